@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Time, FLOPs and bytes of compute: GEMM law, attention, memory-bound kernels, host issue, optimizers.
+#pragma once
+
+#include "base/kinds.h"
+#include "describe/cluster.h"
+#include "describe/model.h"
+#include "describe/recipe.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct gemm_shape {
+    uint64_t m, n, k, count;
+    enum dtype dtype;
+};
+#define COMPUTE_SHAPES_MAX 32
+
+// One unit instance in one direction for one micro-batch.
+struct unit_cost {
+    double duration_s, low_s, high_s; // GPU time of the kernels, back to back
+    double issue_s;                   // host time to issue them
+    double flop;                      // executed, recompute included
+    double model_flop;                // without recompute, causal attention (DESIGN mfu)
+    double memory_bytes;              // HBM traffic of the memory-bound kernels
+    uint64_t kernels;
+    struct gemm_shape shapes[COMPUTE_SHAPES_MAX];
+    size_t shape_count;
+};
+
+// Forward and backward (backward includes the recipe's recompute) of a unit class.
+void compute_unit(const struct model *m, const struct cluster *c, const struct recipe *r, const struct model_unit *u,
+                  struct unit_cost *forward, struct unit_cost *backward);
+// Loss head beyond the head GEMM is part of UNIT_HEAD (for tied models: the final norm's successor head too).
+double compute_gemm_s(const struct gpu *g, enum kernel_stack s, const struct gemm_shape *shape);
+double compute_memory_bound_s(const struct gpu *g, enum kernel_stack s, double bytes);
+// GPU optimizer step over n elements held by this rank (foreach, fused), seconds.
+double compute_optimizer_s(const struct cluster *c, const struct recipe *r, double elements);
+// CPU Adam over `elements` of the WHOLE node (all its ranks together), seconds; floor 28 B / STREAM.
+struct figure compute_cpu_adam_s(const struct cluster *c, const struct recipe *r, double elements);
+// model FLOPs of one optimizer step per GPU / MFU denominators (DESIGN §5 "mfu").
+double compute_model_flop(const struct model *m, const struct recipe *r, bool with_recompute);
+double compute_peak_flop_per_s(const struct gpu *g, const struct recipe *r);

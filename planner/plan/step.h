@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The task graph of one optimizer step of one rank (all ranks are alike), per strategy and offload.
+#pragma once
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "cost/memory.h"
+#include "cost/volume.h"
+#include "describe/cluster.h"
+#include "describe/model.h"
+#include "describe/recipe.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum bound { BOUND_COMPUTE, BOUND_HOST_ISSUE, BOUND_INTRA_NODE, BOUND_INTER_NODE, BOUND_NETWORK_LATENCY, BOUND_PCIE,
+             BOUND_NVME, BOUND_HOST_MEMORY, BOUND_CPU, BOUND_CAPACITY, BOUND_COUNT };
+extern const char *const bound_names[BOUND_COUNT];
+
+struct step_wait {              // "backward waits 41 % of its time for inter-node reduce-scatter"
+    const char *phase, *on;
+    double seconds, fraction;   // of the phase
+};
+
+struct step_time {
+    double step_s, step_low_s, step_high_s;
+    double forward_s, backward_s, optimizer_s;
+    double compute_s, exposed_comm_s, exposed_offload_s, host_issue_s;
+    double tokens_per_s_per_gpu, mfu, hfu, peak_flop_per_s;
+    enum bound bound_by;
+    struct step_wait waits[12];
+    size_t wait_count;
+    const char *reason;         // why values are NAN, or NULL
+};
+
+// What-if multipliers on rates, for break-evens and sensitivities; 1 = as is, INFINITY allowed.
+struct step_scale {
+    double intra, inter, pcie, nvme, host_dram, cpu, compute;
+};
+
+struct step_request {
+    const struct model *model;
+    const struct cluster *cluster;
+    const struct recipe *recipe;
+    const struct step_scale *scale; // NULL = all 1
+    bool want_timeline;             // fill step_timeline
+};
+
+struct step_timeline_task {
+    const char *name, *stream, *phase;
+    double start_s, end_s;
+    bool exposed;
+};
+struct step_timeline_stream {
+    const char *name;
+    double busy_s, exposed_s;
+};
+struct step_memory_point {
+    double time_s, allocated_bytes;
+};
+struct step_timeline {
+    struct step_timeline_task *tasks;
+    size_t task_count;
+    struct step_timeline_stream *streams;
+    size_t stream_count;
+    struct step_memory_point *memory;
+    size_t memory_count;
+};
+
+// Build the step's graph, run it, sum it up. `timeline` may be NULL.
+bool step_simulate(const struct step_request *q, struct arena *a, struct step_time *out, struct step_timeline *timeline,
+                   struct err *e);
