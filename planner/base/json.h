@@ -37,19 +37,24 @@ bool json_is_null(struct json_node n);
 size_t json_size(struct json_node n); // members or elements
 struct json_node json_at(struct json_node n, size_t index);
 const char *json_key(struct json_node n); // member name or NULL
-bool json_find(struct json_node object, const char *key, struct json_node *out); // false if absent; case-sensitive
+bool json_find(struct json_node object, const char *key,
+               struct json_node *out); // false if absent; case-sensitive
 
 // Typed getters. `required` false: an absent or null member leaves *out untouched and succeeds.
-bool json_get_string(struct json_node o, const char *key, bool required, const char **out, struct err *e);
+bool json_get_string(struct json_node o, const char *key, bool required, const char **out,
+                     struct err *e);
 bool json_get_u64(struct json_node o, const char *key, bool required, uint64_t *out, struct err *e);
-bool json_get_double(struct json_node o, const char *key, bool required, double *out, struct err *e);
+bool json_get_double(struct json_node o, const char *key, bool required, double *out,
+                     struct err *e);
 bool json_get_bool(struct json_node o, const char *key, bool required, bool *out, struct err *e);
 bool json_get_figure(struct json_node o, const char *key, bool required, struct arena *a,
-                     struct figure *out, struct err *e); // {value, provenance, source, low?, high?, note?}
+                     struct figure *out,
+                     struct err *e); // {value, provenance, source, low?, high?, note?}
 bool json_as_u64(struct json_node n, uint64_t *out, struct err *e);
 bool json_as_double(struct json_node n, double *out, struct err *e);
 
-// Every member must be in `keys`; else ERR_INPUT with the nearest name. Keys starting with "_" pass.
+// Every member must be in `keys`; else ERR_INPUT with the nearest name. Keys starting with "_"
+// pass.
 bool json_check_keys(struct json_node object, const char *const *keys, size_t count, struct err *e);
 
 // Set ERR_INPUT "file:line $.path: <text>". Returns false.
@@ -59,7 +64,7 @@ int json_line(struct json_node n); // 1-based line of the node, found by re-scan
 
 // Building: plain cJSON objects plus these exact adders. NAN and infinity are written as null.
 void json_add_u64(cJSON *o, const char *key, uint64_t v);
-void json_add_double(cJSON *o, const char *key, double v); // 9 significant digits
+void json_add_double(cJSON *o, const char *key, double v);      // 9 significant digits
 void json_add_string(cJSON *o, const char *key, const char *v); // NULL becomes null
 void json_add_bool(cJSON *o, const char *key, bool v);
 void json_add_null(cJSON *o, const char *key);
@@ -70,5 +75,6 @@ cJSON *json_append_object(cJSON *array);
 
 // path "-" writes to stdout. Otherwise a temporary file beside it, fsync, rename.
 bool json_write_file(const char *path, const cJSON *root, struct err *e);
-bool json_write_text_file(const char *path, const char *text, size_t bytes, struct err *e); // same rule, any text
-char *json_to_text(const cJSON *root); // malloc'd, two-space indent, newline at end
+bool json_write_text_file(const char *path, const char *text, size_t bytes,
+                          struct err *e); // same rule, any text
+char *json_to_text(const cJSON *root);    // malloc'd, two-space indent, newline at end

@@ -10,15 +10,15 @@
 #include <stdio.h>
 
 enum opt_type {
-    OPT_FLAG,   // bool
-    OPT_STRING, // const char *
-    OPT_COUNT,  // uint64_t, units_parse_count
-    OPT_DOUBLE, // double
-    OPT_BYTES,  // uint64_t bytes
-    OPT_RATE,   // double bytes/s
-    OPT_SECONDS,// double s
-    OPT_CHOICE, // int index into choices
-    OPT_TEXTS,  // struct opt_texts: may be given several times or comma-separated
+    OPT_FLAG,    // bool
+    OPT_STRING,  // const char *
+    OPT_COUNT,   // uint64_t, units_parse_count
+    OPT_DOUBLE,  // double
+    OPT_BYTES,   // uint64_t bytes
+    OPT_RATE,    // double bytes/s
+    OPT_SECONDS, // double s
+    OPT_CHOICE,  // int index into choices
+    OPT_TEXTS,   // struct opt_texts: may be given several times or comma-separated
     OPT_TYPE_COUNT
 };
 
@@ -28,27 +28,28 @@ struct opt_texts {
 };
 
 struct opt {
-    const char *name;       // long name without dashes
-    char letter;            // short form or 0
+    const char *name; // long name without dashes
+    char letter;      // short form or 0
     enum opt_type type;
-    size_t offset;          // offsetof in the target struct
-    const char *argument;   // placeholder in help: "N", "BYTES"
-    double min, max;        // inclusive; both 0 = unlimited
+    size_t offset;              // offsetof in the target struct
+    const char *argument;       // placeholder in help: "N", "BYTES"
+    double min, max;            // inclusive; both 0 = unlimited
     const char *const *choices; // OPT_CHOICE: NULL-terminated names
-    const char *fallback;   // default as text for help; NULL = none. Parsed into the struct before argv
-    const char *help;       // one sentence
-    const char *group;      // heading in help; NULL = "Options"
-    size_t given_offset;    // offsetof a bool set when the user gave it; SIZE_MAX = none
+    const char
+        *fallback;     // default as text for help; NULL = none. Parsed into the struct before argv
+    const char *help;  // one sentence
+    const char *group; // heading in help; NULL = "Options"
+    size_t given_offset; // offsetof a bool set when the user gave it; SIZE_MAX = none
 };
 
 struct opt_command {
     const char *name;
-    const char *summary;          // one line
-    const char *positional;       // "MODEL CLUSTER"
+    const char *summary;    // one line
+    const char *positional; // "MODEL CLUSTER"
     const char *const *positional_help;
     const struct opt *const *tables; // NULL-terminated list of tables; each ends with name == NULL
-    const char *const *examples;  // NULL-terminated command lines, executed by a test
-    const char *notes;            // extra paragraphs for help and man page, or NULL
+    const char *const *examples;     // NULL-terminated command lines, executed by a test
+    const char *notes;               // extra paragraphs for help and man page, or NULL
 };
 
 // Fill `target` from defaults, then argv (argv[0] is the subcommand). Positionals land in *rest.
@@ -59,6 +60,7 @@ bool opt_parse(const struct opt_command *c, int argc, char **argv, void *target,
 bool opt_set(const struct opt_command *c, void *target, const char *name, const char *value,
              struct arena *a, struct err *e);
 void opt_help(const struct opt_command *c, const char *program, FILE *out);
-void opt_man(const struct opt_command *const *commands, size_t count, const char *program, FILE *out);
+void opt_man(const struct opt_command *const *commands, size_t count, const char *program,
+             FILE *out);
 void opt_completion(const struct opt_command *const *commands, size_t count, const char *program,
                     const char *shell, FILE *out); // "bash" or "zsh"
