@@ -42,7 +42,9 @@ struct recipe {
     const char *framework_version;      // "deepspeed-0.19.6", "torch-2.9"
     enum kernel_stack stack;            // eager | compiled | megatron; --compile sets compiled
     bool megatron_optimizer;            // Megatron's distributed optimizer memory rules
-    uint64_t world, shard_group, replica_group; // N = S * R; filled by recipe_resolve
+    // N = S * R, filled by recipe_resolve. zero++ shards its states over all of world; there
+    // shard_group is the secondary (hpZ) group. Given before recipe_resolve: a shard group wish.
+    uint64_t world, shard_group, replica_group;
     uint64_t reshard_group;             // fsdp2-reshard=K
     uint64_t tp, cp, pp, ep;            // 1 = off
     enum wrap wrap;
@@ -120,16 +122,26 @@ extern const char *const offload_names[OFFLOAD_COUNT];
 extern const char *const framework_names[FRAMEWORK_COUNT];
 extern const char *const stack_names[STACK_COUNT];
 extern const char *const adam_software_names[ADAM_SOFTWARE_COUNT];
+extern const char *const wrap_names[WRAP_COUNT];
+extern const char *const prefetch_names[PREFETCH_COUNT];
+extern const char *const overlap_names[OVERLAP_OFF + 1];
 
-// Framework defaults of DESIGN §5 and semantics (docs/method.md §defaults) for one strategy.
+// Framework defaults for one strategy; docs/method.md §defaults.
 void recipe_defaults(enum strategy s, struct recipe *out);
 // Fill derived fields (types, groups, batch) for this model and cluster; rejects what can't run
 // (indivisible groups, offload_param below stage 3, fp8 on a GPU without it, unknown --tp use).
 bool recipe_resolve(struct recipe *r, const struct model *m, const struct cluster *c, struct err *e);
+// Batch: of micro_batch, grad_accum and global_batch the one that is 0 is derived.
 bool recipe_strategy_parse(const char *text, enum strategy *out, uint64_t *reshard_group, struct err *e);
 bool recipe_is_deepspeed(const struct recipe *r);
 bool recipe_is_fsdp1(const struct recipe *r);
 bool recipe_is_fsdp2(const struct recipe *r);
+bool recipe_is_stage3(const struct recipe *r);      // zero3, mics, zero++
+bool recipe_has_shard_group(enum strategy s);       // takes --shard-group
+// Parameters are gathered for compute and freed again (ZeRO-3 family and FSDP except NO_SHARD).
+bool recipe_gathers(const struct recipe *r);
+enum dtype recipe_gather_dtype(const struct recipe *r);     // type parameters travel in
+enum dtype recipe_activation_dtype(const struct recipe *r); // type saved activations have
 bool recipe_overlaps(const struct recipe *r);       // overlap_comm resolved
 uint64_t recipe_trainable(const struct recipe *r, const struct model *m); // parameters with gradients
 uint64_t recipe_frozen(const struct recipe *r, const struct model *m);

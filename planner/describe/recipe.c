@@ -1,0 +1,548 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "describe/recipe.h"
+
+#include "base/units.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+const char *const strategy_names[STRATEGY_COUNT] = {
+    [STRATEGY_DDP] = "ddp",
+    [STRATEGY_ZERO1] = "zero1",
+    [STRATEGY_ZERO2] = "zero2",
+    [STRATEGY_ZERO3] = "zero3",
+    [STRATEGY_FSDP1] = "fsdp1",
+    [STRATEGY_FSDP2] = "fsdp2",
+    [STRATEGY_HSDP] = "hsdp",
+    [STRATEGY_FSDP1_GRAD_OP] = "fsdp1-grad-op",
+    [STRATEGY_FSDP1_NOSHARD] = "fsdp1-noshard",
+    [STRATEGY_FSDP1_HYBRID] = "fsdp1-hybrid",
+    [STRATEGY_FSDP1_HYBRID_ZERO2] = "fsdp1-hybrid-zero2",
+    [STRATEGY_FSDP2_NORESHARD] = "fsdp2-noreshard",
+    [STRATEGY_FSDP2_RESHARD] = "fsdp2-reshard",
+    [STRATEGY_MICS] = "mics",
+    [STRATEGY_ZEROPP] = "zero++",
+};
+const char *const precision_names[PRECISION_COUNT] = {
+    [PRECISION_FP32] = "fp32",
+    [PRECISION_BF16_PURE] = "bf16-pure",
+    [PRECISION_BF16_MIXED] = "bf16-mixed",
+    [PRECISION_FP16_MIXED] = "fp16-mixed",
+    [PRECISION_AMP_BF16] = "amp-bf16",
+    [PRECISION_FP8] = "fp8",
+};
+const char *const optimizer_names[OPTIMIZER_COUNT] = {
+    [OPTIMIZER_ADAMW] = "adamw",         [OPTIMIZER_ADAMW_BF16] = "adamw-bf16",
+    [OPTIMIZER_ADAMW8BIT] = "adamw8bit", [OPTIMIZER_SGD] = "sgd",
+    [OPTIMIZER_ADAFACTOR] = "adafactor", [OPTIMIZER_MUON] = "muon",
+    [OPTIMIZER_NONE] = "none",
+};
+const char *const recompute_names[RECOMPUTE_COUNT] = {
+    [RECOMPUTE_NONE] = "none",
+    [RECOMPUTE_FULL] = "full",
+    [RECOMPUTE_SELECTIVE_ATTENTION] = "selective-attention",
+    [RECOMPUTE_SELECTIVE_OP] = "selective-op",
+    [RECOMPUTE_EVERY_N] = "every-N",
+};
+const char *const attention_names[ATTENTION_COUNT] = {"flash", "math"};
+const char *const loss_names[LOSS_COUNT] = {"torch", "fused", "chunked"};
+const char *const offload_names[OFFLOAD_COUNT] = {"none", "cpu", "nvme"};
+const char *const framework_names[FRAMEWORK_COUNT] = {"ddp", "fsdp1", "fsdp2", "deepspeed"};
+const char *const stack_names[STACK_COUNT] = {"eager", "compiled", "megatron"};
+const char *const adam_software_names[ADAM_SOFTWARE_COUNT] = {"own", "deepspeed", "torch"};
+const char *const wrap_names[WRAP_COUNT] = {"block", "model", "size"};
+const char *const prefetch_names[PREFETCH_COUNT] = {"backward-pre", "backward-post", "none"};
+const char *const overlap_names[OVERLAP_OFF + 1] = {"default", "on", "off"};
+
+static enum framework framework_of(enum strategy s) {
+    switch (s) {
+    case STRATEGY_DDP:
+        return FRAMEWORK_DDP;
+    case STRATEGY_FSDP1:
+    case STRATEGY_FSDP1_GRAD_OP:
+    case STRATEGY_FSDP1_NOSHARD:
+    case STRATEGY_FSDP1_HYBRID:
+    case STRATEGY_FSDP1_HYBRID_ZERO2:
+        return FRAMEWORK_FSDP1;
+    case STRATEGY_FSDP2:
+    case STRATEGY_HSDP:
+    case STRATEGY_FSDP2_NORESHARD:
+    case STRATEGY_FSDP2_RESHARD:
+        return FRAMEWORK_FSDP2;
+    default:
+        return FRAMEWORK_DEEPSPEED;
+    }
+}
+
+bool recipe_is_deepspeed(const struct recipe *r) {
+    return r->framework == FRAMEWORK_DEEPSPEED;
+}
+
+bool recipe_is_fsdp1(const struct recipe *r) {
+    return r->framework == FRAMEWORK_FSDP1;
+}
+
+bool recipe_is_fsdp2(const struct recipe *r) {
+    return r->framework == FRAMEWORK_FSDP2;
+}
+
+bool recipe_is_stage3(const struct recipe *r) {
+    return r->strategy == STRATEGY_ZERO3 || r->strategy == STRATEGY_MICS ||
+           r->strategy == STRATEGY_ZEROPP;
+}
+
+bool recipe_has_shard_group(enum strategy s) {
+    return s == STRATEGY_HSDP || s == STRATEGY_FSDP1_HYBRID || s == STRATEGY_FSDP1_HYBRID_ZERO2 ||
+           s == STRATEGY_MICS || s == STRATEGY_ZEROPP;
+}
+
+bool recipe_gathers(const struct recipe *r) {
+    if (r->strategy == STRATEGY_FSDP1_NOSHARD)
+        return false;
+    return recipe_is_stage3(r) || recipe_is_fsdp1(r) || recipe_is_fsdp2(r);
+}
+
+bool recipe_overlaps(const struct recipe *r) {
+    if (r->overlap_comm != OVERLAP_DEFAULT)
+        return r->overlap_comm == OVERLAP_ON;
+    return recipe_is_stage3(r) || !recipe_is_deepspeed(r);
+}
+
+enum dtype recipe_gather_dtype(const struct recipe *r) {
+    // torch autocast under FSDP gathers the fp32 weights; DeepSpeed's torch_autocast gathers the
+    // lower type for the modules it lists, which are the matmul weights.
+    if (r->precision == PRECISION_AMP_BF16)
+        return recipe_is_deepspeed(r) ? r->compute_dtype : r->param_dtype;
+    return r->precision == PRECISION_FP8 ? DTYPE_BF16 : r->compute_dtype;
+}
+
+enum dtype recipe_activation_dtype(const struct recipe *r) {
+    return r->precision == PRECISION_FP8 ? DTYPE_BF16 : r->compute_dtype;
+}
+
+static void default_deepspeed(struct recipe *r) {
+    r->framework_version = "deepspeed-0.19.6";
+    r->adam_software = ADAM_DEEPSPEED;
+    r->optimizer_fused = true;
+    r->zero_init = recipe_is_stage3(r);
+    if (r->strategy == STRATEGY_ZEROPP)
+        r->quantized_weights = r->quantized_gradients = r->hpz = true;
+}
+
+static void default_torch(struct recipe *r) {
+    r->framework_version = "torch-2.9";
+    r->adam_software = ADAM_TORCH;
+    r->optimizer_foreach = true;
+    r->no_sync = r->framework == FRAMEWORK_DDP;
+    r->meta_init = r->framework == FRAMEWORK_FSDP2;
+    r->full_state_dict = r->framework == FRAMEWORK_FSDP1;
+}
+
+// Switches that only the other frameworks read keep their framework's default, so that turning
+// one strategy into another needs no second table.
+static void default_switches(struct recipe *r) {
+    r->pin_memory = true;
+    r->offload_ratio = 1;
+    r->nvme_buffer_count_optimizer = 4;
+    r->nvme_buffer_count_param = 5;
+    r->nvme_buffer_elements_param = (uint64_t)(100 * UNITS_MEGA);
+    r->max_in_cpu_elements = (uint64_t)UNITS_GIGA;
+    r->aio_block_bytes = UNITS_MIB;
+    r->aio_queue_depth = 8;
+    r->aio_threads = 1;
+    r->reduce_bucket_elements = (uint64_t)(500 * UNITS_MEGA);
+    r->prefetch_bucket_elements = (uint64_t)(50 * UNITS_MEGA);
+    r->max_live_elements = (uint64_t)UNITS_GIGA;
+    r->max_reuse_elements = (uint64_t)UNITS_GIGA;
+    r->persistence_elements = (uint64_t)(100 * UNITS_KILO);
+    r->model_persistence_elements = INT64_MAX;
+    r->sub_group_elements = (uint64_t)UNITS_GIGA;
+    r->contiguous_gradients = r->reduce_scatter = r->multi_rank_bucket = true;
+    r->ddp_bucket_bytes = 25 * UNITS_MIB;
+    r->ddp_first_bucket_bytes = UNITS_MIB;
+    r->limit_all_gathers = true;
+    r->backward_prefetch = PREFETCH_BACKWARD_PRE;
+}
+
+void recipe_defaults(enum strategy s, struct recipe *out) {
+    struct recipe r = {.strategy = s, .framework = framework_of(s)};
+    r.tp = r.cp = r.pp = r.ep = 1;
+    r.micro_batch = r.grad_accum = 1;
+    r.precision = PRECISION_BF16_MIXED;
+    r.clip = 1;
+    default_switches(&r);
+    if (r.framework == FRAMEWORK_DEEPSPEED)
+        default_deepspeed(&r);
+    else
+        default_torch(&r);
+    *out = r;
+}
+
+bool recipe_strategy_parse(const char *text, enum strategy *out, uint64_t *reshard_group,
+                           struct err *e) {
+    static const char *const aliases[][2] = {
+        {"zeropp", "zero++"}, {"fsdp", "fsdp2"},       {"zero-1", "zero1"},
+        {"zero-2", "zero2"},  {"zero-3", "zero3"},     {"fsdp2-hsdp", "hsdp"},
+        {"dp", "ddp"},        {"fsdp1-full", "fsdp1"}, {"deepspeed-zero3", "zero3"},
+    };
+    for (size_t i = 0; i < sizeof aliases / sizeof aliases[0]; i++)
+        if (strcasecmp(text, aliases[i][0]) == 0)
+            text = aliases[i][1];
+    const char *prefix = "fsdp2-reshard=";
+    if (strncasecmp(text, prefix, strlen(prefix)) == 0) {
+        uint64_t k = 0;
+        if (!units_parse_count(text + strlen(prefix), &k, e))
+            return false;
+        if (k < 2)
+            return err_set(e, ERR_USAGE, "strategy %s: K must be 2 or more", text);
+        *out = STRATEGY_FSDP2_RESHARD;
+        *reshard_group = k;
+        return true;
+    }
+    int found = kinds_find(strategy_names, STRATEGY_COUNT, text);
+    if (found == STRATEGY_FSDP2_RESHARD)
+        return err_set(e, ERR_USAGE, "strategy fsdp2-reshard needs its group: fsdp2-reshard=K");
+    if (found < 0) {
+        const char *near = kinds_nearest(strategy_names, STRATEGY_COUNT, text);
+        return err_set(e, ERR_USAGE, "unknown strategy '%s'%s%s%s", text,
+                       near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    }
+    *out = (enum strategy)found;
+    return true;
+}
+
+// ---- types --------------------------------------------------------------------------------------
+
+struct type_row {
+    enum dtype param, compute, grad, reduce, master, state;
+    bool has_master;
+};
+
+#define P32 DTYPE_FP32
+#define B16 DTYPE_BF16
+#define F16 DTYPE_FP16
+#define F8 DTYPE_FP8
+// docs/method.md §defaults. DeepSpeed and DDP keep a 16-bit copy and an fp32 master; FSDP's fp32
+// shard is the parameter itself.
+static const struct type_row types_deepspeed[PRECISION_COUNT] = {
+    [PRECISION_FP32] = {P32, P32, P32, P32, P32, P32, false},
+    [PRECISION_BF16_PURE] = {B16, B16, B16, B16, B16, B16, true},
+    [PRECISION_BF16_MIXED] = {B16, B16, B16, B16, P32, P32, true},
+    [PRECISION_FP16_MIXED] = {F16, F16, F16, F16, P32, P32, true},
+    [PRECISION_AMP_BF16] = {P32, B16, P32, B16, P32, P32, false},
+    [PRECISION_FP8] = {B16, F8, B16, B16, P32, P32, true},
+};
+static const struct type_row types_fsdp[PRECISION_COUNT] = {
+    [PRECISION_FP32] = {P32, P32, P32, P32, P32, P32, false},
+    [PRECISION_BF16_PURE] = {B16, B16, B16, P32, B16, B16, false},
+    [PRECISION_BF16_MIXED] = {P32, B16, P32, P32, P32, P32, false},
+    [PRECISION_FP16_MIXED] = {P32, F16, P32, P32, P32, P32, false},
+    [PRECISION_AMP_BF16] = {P32, B16, P32, P32, P32, P32, false},
+    [PRECISION_FP8] = {P32, F8, P32, P32, P32, P32, false},
+};
+static const struct type_row types_ddp[PRECISION_COUNT] = {
+    [PRECISION_FP32] = {P32, P32, P32, P32, P32, P32, false},
+    [PRECISION_BF16_PURE] = {B16, B16, B16, B16, B16, B16, false},
+    [PRECISION_BF16_MIXED] = {B16, B16, B16, B16, P32, P32, true},
+    [PRECISION_FP16_MIXED] = {F16, F16, F16, F16, P32, P32, true},
+    [PRECISION_AMP_BF16] = {P32, B16, P32, P32, P32, P32, false},
+    [PRECISION_FP8] = {B16, F8, B16, B16, P32, P32, true},
+};
+
+static void resolve_types(struct recipe *r) {
+    const struct type_row *row = &types_ddp[r->precision];
+    if (recipe_is_deepspeed(r))
+        row = &types_deepspeed[r->precision];
+    else if (r->framework != FRAMEWORK_DDP)
+        row = &types_fsdp[r->precision];
+    r->param_dtype = row->param;
+    r->compute_dtype = row->compute;
+    r->grad_dtype = row->grad;
+    r->master_dtype = row->master;
+    r->state_dtype = row->state;
+    r->has_master = row->has_master;
+    if (!r->reduce_dtype_given)
+        r->reduce_dtype = row->reduce;
+    if (recipe_is_deepspeed(r)) {
+        if (r->precision == PRECISION_BF16_PURE)
+            r->bf16_master_weights_and_grads = r->bf16_optimizer_states = true;
+        if (r->bf16_master_weights_and_grads && r->has_master)
+            r->master_dtype = DTYPE_BF16;
+        if (r->bf16_optimizer_states)
+            r->state_dtype = DTYPE_BF16;
+        if (!r->grad_accum_dtype_given)
+            r->grad_accum_dtype = r->param_dtype;
+    }
+    if (r->optimizer == OPTIMIZER_ADAMW_BF16)
+        r->state_dtype = DTYPE_BF16;
+    else if (r->optimizer == OPTIMIZER_ADAMW8BIT)
+        r->state_dtype = DTYPE_INT8;
+}
+
+// ---- groups -------------------------------------------------------------------------------------
+
+static bool resolve_parallel(const struct recipe *r, struct err *e) {
+    const struct {
+        const char *option, *what;
+        uint64_t size;
+    } dims[] = {{"--tp", "tensor parallelism", r->tp},
+                {"--cp", "context parallelism", r->cp},
+                {"--pp", "pipeline parallelism", r->pp},
+                {"--ep", "expert parallelism", r->ep}};
+    for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++)
+        if (dims[i].size != 1)
+            return err_set(e, ERR_USAGE,
+                           "%s %llu: %s is not modelled; this planner covers data parallelism "
+                           "(leave %s at 1)",
+                           dims[i].option, (unsigned long long)dims[i].size, dims[i].what,
+                           dims[i].option);
+    return true;
+}
+
+static bool resolve_reshard(const struct recipe *r, struct err *e) {
+    uint64_t k = r->reshard_group;
+    if (r->strategy != STRATEGY_FSDP2_RESHARD)
+        return true;
+    if (k < 2 || k >= r->shard_group || r->shard_group % k != 0)
+        return err_set(e, ERR_USAGE,
+                       "fsdp2-reshard=%llu: K must divide the shard group of %llu GPUs and be "
+                       "neither 1 nor the whole group",
+                       (unsigned long long)k, (unsigned long long)r->shard_group);
+    return true;
+}
+
+static bool resolve_groups(struct recipe *r, const struct cluster *c, struct err *e) {
+    const char *name = strategy_names[r->strategy];
+    uint64_t world = c->gpus ? c->gpus : c->nodes * c->gpus_per_node;
+    if (world == 0)
+        return err_set(e, ERR_INPUT, "cluster %s has no GPU", c->name ? c->name : "?");
+    uint64_t shard = world;
+    if (r->strategy == STRATEGY_DDP || r->strategy == STRATEGY_FSDP1_NOSHARD) {
+        shard = 1;
+    } else if (recipe_has_shard_group(r->strategy)) {
+        shard = r->shard_group;
+        if (shard == 0)
+            shard = world < c->gpus_per_node ? world : c->gpus_per_node;
+        if (shard > world || world % shard != 0)
+            return err_set(e, ERR_USAGE, "%s: shard group %llu does not divide %llu GPUs", name,
+                           (unsigned long long)shard, (unsigned long long)world);
+    }
+    r->world = world;
+    r->shard_group = shard;
+    r->replica_group = world / shard;
+    return resolve_reshard(r, e);
+}
+
+// ---- offload ------------------------------------------------------------------------------------
+
+static bool resolve_offload_deepspeed(const struct recipe *r, struct err *e) {
+    const char *name = strategy_names[r->strategy];
+    if (r->offload_param != OFFLOAD_NONE && !recipe_is_stage3(r))
+        return err_set(e, ERR_USAGE,
+                       "%s: parameter offload needs ZeRO stage 3 (lower stages keep every "
+                       "parameter on every GPU); drop --offload-param or use --strategy zero3",
+                       name);
+    if (r->offload_optimizer == OFFLOAD_NVME && !recipe_is_stage3(r))
+        return err_set(e, ERR_USAGE,
+                       "%s: NVMe optimizer offload needs ZeRO stage 3; use --offload-optimizer "
+                       "cpu or --strategy zero3",
+                       name);
+    if (r->strategy == STRATEGY_MICS && r->offload_optimizer != OFFLOAD_NONE &&
+        r->replica_group > 1)
+        return err_set(e, ERR_USAGE,
+                       "mics: optimizer offload works only with one replica group; there are %llu",
+                       (unsigned long long)r->replica_group);
+    if (r->offload_ratio < 0 || r->offload_ratio > 1)
+        return err_set(e, ERR_USAGE, "offload ratio %g is outside 0 to 1", r->offload_ratio);
+    if (r->super_offload && (!recipe_is_stage3(r) || r->offload_optimizer != OFFLOAD_CPU))
+        return err_set(e, ERR_USAGE,
+                       "%s: SuperOffload needs ZeRO stage 3 with the optimizer on the CPU", name);
+    if (r->bf16_master_weights_and_grads && !r->bf16_optimizer_states &&
+        r->offload_optimizer == OFFLOAD_NONE)
+        return err_set(e, ERR_USAGE,
+                       "%s: bf16_master_weights_and_grads with fp32 optimizer states needs "
+                       "--offload-optimizer cpu, or bf16_optimizer_states as well",
+                       name);
+    return true;
+}
+
+static bool resolve_offload(struct recipe *r, struct err *e) {
+    const char *name = strategy_names[r->strategy];
+    bool any = r->offload_optimizer != OFFLOAD_NONE || r->offload_param != OFFLOAD_NONE;
+    if (recipe_is_deepspeed(r))
+        return resolve_offload_deepspeed(r, e);
+    if (!any)
+        return true;
+    if (r->framework == FRAMEWORK_DDP || r->strategy == STRATEGY_FSDP1_NOSHARD)
+        return err_set(e, ERR_USAGE,
+                       "%s: offload is not offered by this strategy; use zero2, "
+                       "zero3 or fsdp2",
+                       name);
+    if (r->offload_optimizer == OFFLOAD_NVME || r->offload_param == OFFLOAD_NVME)
+        return err_set(e, ERR_USAGE, "%s: FSDP can't offload to NVMe; use zero3", name);
+    // FSDP moves parameters, gradients and optimizer together.
+    r->offload_optimizer = r->offload_param = OFFLOAD_CPU;
+    return true;
+}
+
+// ---- batch --------------------------------------------------------------------------------------
+
+static bool divide_batch(uint64_t global, uint64_t by, const char *what, uint64_t *out,
+                         struct err *e) {
+    if (by == 0 || global % by != 0 || global < by)
+        return err_set(e, ERR_USAGE, "global batch %llu is not a multiple of %s = %llu sequences",
+                       (unsigned long long)global, what, (unsigned long long)by);
+    *out = global / by;
+    return true;
+}
+
+static bool resolve_batch(struct recipe *r, struct err *e) {
+    if (r->global_batch == 0) {
+        r->micro_batch = r->micro_batch ? r->micro_batch : 1;
+        r->grad_accum = r->grad_accum ? r->grad_accum : 1;
+        uint64_t per_rank = 0, global = 0;
+        if (!units_mul(r->micro_batch, r->grad_accum, &per_rank, e) ||
+            !units_mul(per_rank, r->world, &global, e))
+            return false;
+        r->global_batch = global;
+        return true;
+    }
+    uint64_t by = 0;
+    if (r->grad_accum == 0) {
+        r->micro_batch = r->micro_batch ? r->micro_batch : 1;
+        return units_mul(r->micro_batch, r->world, &by, e) &&
+               divide_batch(r->global_batch, by, "micro batch x GPUs", &r->grad_accum, e);
+    }
+    if (r->micro_batch == 0)
+        return units_mul(r->grad_accum, r->world, &by, e) &&
+               divide_batch(r->global_batch, by, "accumulation x GPUs", &r->micro_batch, e);
+    if (!units_mul(r->micro_batch, r->grad_accum, &by, e) || !units_mul(by, r->world, &by, e))
+        return false;
+    if (by != r->global_batch)
+        return err_set(e, ERR_USAGE,
+                       "micro batch %llu x accumulation %llu x %llu GPUs = %llu sequences, but "
+                       "the global batch is %llu",
+                       (unsigned long long)r->micro_batch, (unsigned long long)r->grad_accum,
+                       (unsigned long long)r->world, (unsigned long long)by,
+                       (unsigned long long)r->global_batch);
+    return true;
+}
+
+static bool resolve_seq(struct recipe *r, const struct model *m, struct err *e) {
+    const uint64_t usual = 4096;
+    if (r->seq == 0)
+        r->seq = m->max_positions && m->max_positions < usual ? m->max_positions : usual;
+    if (m->learned_positions && m->max_positions && r->seq > m->max_positions)
+        return err_set(e, ERR_USAGE, "sequence %llu is longer than the %llu positions %s learned",
+                       (unsigned long long)r->seq, (unsigned long long)m->max_positions,
+                       m->name ? m->name : "the model");
+    return true;
+}
+
+static bool resolve_kernel(struct recipe *r, const struct model *m, const struct cluster *c,
+                           struct err *e) {
+    if (r->precision == PRECISION_FP8 && !figure_is_known(c->gpu.peak_flop_per_s[DTYPE_FP8]))
+        return err_set(e, ERR_USAGE, "precision fp8: %s has no fp8 matrix units; use bf16-mixed",
+                       c->gpu.name ? c->gpu.name : "this GPU");
+    if (r->recompute == RECOMPUTE_EVERY_N &&
+        (r->recompute_every == 0 || r->recompute_every > m->layers))
+        return err_set(e, ERR_USAGE, "recompute every-%llu: N must be 1 to %llu (the layers)",
+                       (unsigned long long)r->recompute_every, (unsigned long long)m->layers);
+    if (r->compile && r->stack == STACK_EAGER)
+        r->stack = STACK_COMPILED;
+    if (r->stack == STACK_MEGATRON && r->strategy == STRATEGY_ZERO1)
+        r->megatron_optimizer = true;
+    if (r->frozen_fraction < 0 || r->frozen_fraction >= 1)
+        return err_set(e, ERR_USAGE, "frozen fraction %g is outside 0 to 1", r->frozen_fraction);
+    if (r->base_4bit && r->lora_rank == 0)
+        return err_set(e, ERR_USAGE,
+                       "a 4-bit base model is trained through LoRA: give --lora-rank");
+    return true;
+}
+
+bool recipe_resolve(struct recipe *r, const struct model *m, const struct cluster *c,
+                    struct err *e) {
+    assert((unsigned)r->strategy < STRATEGY_COUNT && (unsigned)r->precision < PRECISION_COUNT);
+    struct recipe next = *r;
+    next.framework = framework_of(next.strategy);
+    if (!resolve_parallel(&next, e) || !resolve_groups(&next, c, e))
+        return false;
+    resolve_types(&next);
+    if (!resolve_offload(&next, e) || !resolve_batch(&next, e) || !resolve_seq(&next, m, e) ||
+        !resolve_kernel(&next, m, c, e))
+        return false;
+    *r = next;
+    return true;
+}
+
+// ---- trainable parameters -----------------------------------------------------------------------
+
+static bool target_matches(const char *targets, const char *module) {
+    const char *leaf = strrchr(module, '.');
+    leaf = leaf ? leaf + 1 : module;
+    for (const char *at = targets; *at;) {
+        size_t n = strcspn(at, ",");
+        if ((n == strlen(leaf) && strncmp(at, leaf, n) == 0) ||
+            (n == strlen(module) && strncmp(at, module, n) == 0))
+            return true;
+        at += n + (at[n] == ',');
+    }
+    return false;
+}
+
+static uint64_t lora_parameters(const struct recipe *r, const struct model *m) {
+    uint64_t total = 0;
+    for (size_t u = 0; u < m->unit_count; u++) {
+        const struct model_unit *unit = &m->units[u];
+        if (unit->kind != UNIT_BLOCK)
+            continue;
+        for (size_t t = 0; t < unit->tensor_count; t++) {
+            const struct tensor *x = &unit->tensors[t];
+            bool linear = x->role == TENSOR_LINEAR || x->role == TENSOR_EXPERT;
+            if (!linear || (r->lora_targets && !target_matches(r->lora_targets, x->module)))
+                continue;
+            total += r->lora_rank * (x->rows + x->cols) * (x->count ? x->count : 1) * unit->repeat;
+        }
+    }
+    return total;
+}
+
+uint64_t recipe_frozen(const struct recipe *r, const struct model *m) {
+    if (r->lora_rank > 0)
+        return m->parameters;
+    return (uint64_t)((double)m->parameters * r->frozen_fraction);
+}
+
+uint64_t recipe_trainable(const struct recipe *r, const struct model *m) {
+    if (r->lora_rank > 0)
+        return lora_parameters(r, m);
+    return m->parameters - recipe_frozen(r, m);
+}
+
+// ---- origins ------------------------------------------------------------------------------------
+
+void recipe_note(struct recipe_origins *o, struct arena *a, const char *path, const char *value,
+                 const char *source) {
+    if (o == NULL)
+        return;
+    for (size_t i = 0; i < o->count; i++) {
+        struct recipe_origin *at = &o->items[i];
+        if (strcmp(at->path, path) != 0)
+            continue;
+        at->value = arena_strdup(a, value);
+        at->source = arena_printf(a, "%s (overrides %s)", source, at->source);
+        return;
+    }
+    if (o->count == o->capacity) {
+        size_t capacity = o->capacity ? 2 * o->capacity : 16;
+        struct recipe_origin *items = arena_array(a, capacity, sizeof *items);
+        if (o->count)
+            memcpy(items, o->items, o->count * sizeof *items);
+        o->items = items;
+        o->capacity = capacity;
+    }
+    o->items[o->count++] = (struct recipe_origin){arena_strdup(a, path), arena_strdup(a, value),
+                                                  arena_strdup(a, source)};
+}

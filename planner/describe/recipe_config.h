@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Readers of the frameworks' own configuration files: DeepSpeed JSON and accelerate YAML.
+#pragma once
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "describe/model.h"
+#include "describe/recipe.h"
+#include "describe/warnings.h"
+
+#include <stdbool.h>
+
+enum config_kind {
+    CONFIG_DEEPSPEED,
+    CONFIG_ACCELERATE,
+    CONFIG_FSDP2,
+    CONFIG_TORCHTITAN,
+    CONFIG_KIND_COUNT
+};
+extern const char *const config_kind_names[CONFIG_KIND_COUNT];
+
+struct config_context {
+    struct arena *arena;
+    const struct model *model;      // resolves "auto"; NULL leaves framework defaults
+    struct recipe_origins *origins; // may be NULL
+    struct warnings *warnings;      // may be NULL
+};
+
+// Kind by content, not by file name.
+bool recipe_config_kind(const char *path, enum config_kind *out, struct err *e);
+// Any kind. *out starts from the defaults of the strategy the file names.
+bool recipe_read_config(const char *path, const struct config_context *x, struct recipe *out,
+                        struct err *e);
+bool recipe_read_deepspeed(const char *path, const struct config_context *x, struct recipe *out,
+                           struct err *e);
+bool recipe_read_accelerate(const char *path, const struct config_context *x, struct recipe *out,
+                            struct err *e);
