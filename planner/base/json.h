@@ -25,6 +25,7 @@ struct json_node {
 // Reads and parses; refuses duplicate keys, trailing text, depth > 64, files over 64 MiB (1 GiB for
 // measurement files by json_read_large). NULL on error ("file:line: ...").
 struct json_doc *json_read_file(const char *path, struct err *e);
+struct json_doc *json_read_large(const char *path, struct err *e);
 struct json_doc *json_read_text(const char *text, size_t bytes, const char *name, struct err *e);
 void json_destroy(struct json_doc *d); // NULL is fine
 struct json_node json_root(const struct json_doc *d);
