@@ -30,6 +30,7 @@ struct tensor {
     const char *module; // the nn.Module that directly owns it: "self_attn.q_proj"
     enum tensor_role role;
     uint64_t rows, cols; // dim 0 and the product of the rest; 1-D tensors have cols = 1
+    bool transposed;     // stored [in, out] (GPT-2's Conv1D): then rows = in, cols = out
     uint64_t count;      // identical copies in one unit (experts); 1 otherwise
 };
 
@@ -48,9 +49,13 @@ struct model_unit {
 
 struct model {
     const char *name, *source, *architecture; // architecture: HF model_type, "llama"
+    uint64_t stated_parameters; // as the source states it; 0 when it does not
     uint64_t layers, hidden, ffn, heads, kv_heads, head_dim, vocab, max_positions;
+    uint64_t embed_dim;   // width of the look-up table when projected (OPT-350m); 0 = hidden
+    uint64_t block_norms; // full-width norms per block: 2, or 1 when a parallel block shares it
     bool gated_mlp, tied_embeddings, learned_positions, parallel_residual;
-    bool qkv_bias, out_bias, mlp_bias, norm_bias, qk_norm;
+    bool positions_follow_seq; // the position table has as many rows as the sequence (mpt-bench-*)
+    bool qkv_bias, out_bias, mlp_bias, norm_bias, head_bias, qk_norm;
     bool post_norms;      // Gemma 2/3: norms after attention and MLP too
     uint64_t sliding_window, sliding_every; // 0 = none; every n-th layer is global
     enum norm_kind norm;
@@ -73,6 +78,11 @@ bool model_load(const char *spec, struct arena *a, struct model *out, struct err
 bool model_read(const char *config_path, struct arena *a, struct model *out, struct err *e);
 // Fill units, counts and derived fields from the architecture fields (for callers that build one).
 bool model_finish(struct model *m, struct arena *a, struct err *e);
+// Set `architecture` and the flags that this HF model_type implies (norms, biases, tying, gating), for
+// callers that build a model by hand; NULL or unknown fails with the list of known types.
+bool model_architecture(struct model *m, const char *model_type, struct err *e);
+// Change the length of a learned position table and count again; no effect on models without one.
+bool model_set_positions(struct model *m, uint64_t positions, struct arena *a, struct err *e);
 uint64_t tensor_numel(const struct tensor *t);     // rows * cols (one copy)
 uint64_t model_instances(const struct model *m);   // total unit instances
 // Unit class of the i-th instance in forward order.

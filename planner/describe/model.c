@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a user may write for MODEL: a file, a folder, a catalog name, or a size such as "7B".
+#include "describe/model.h"
+
+#include "base/units.h"
+#include "describe/catalog.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+// Public Llama-like shapes; the shorthand takes the nearest and then fits the number of layers.
+static const struct {
+    double parameters;
+    uint64_t layers, hidden, heads, kv_heads, ffn;
+} shapes[] = {
+    {1.6e8, 12, 768, 12, 12, 3072},    {1.1e9, 22, 2048, 32, 4, 5632},
+    {3.4e9, 26, 3200, 32, 32, 8640},   {6.7e9, 32, 4096, 32, 32, 11008},
+    {1.3e10, 40, 5120, 40, 40, 13824}, {3.25e10, 60, 6656, 52, 52, 17920},
+    {6.9e10, 80, 8192, 64, 8, 28672},  {4.05e11, 126, 16384, 128, 8, 53248},
+};
+#define SHORTHAND_VOCAB 32000
+#define SHORTHAND_POSITIONS 4096
+
+static bool is_shorthand(const char *spec) {
+    size_t n = strspn(spec, "0123456789.");
+    return n > 0 && isdigit((unsigned char)spec[0]) && strchr("bBmMtT", spec[n]) && spec[n] &&
+           !spec[n + 1];
+}
+
+static bool model_shorthand(const char *spec, struct arena *a, struct model *out, struct err *e) {
+    uint64_t wanted;
+    if (!units_parse_count(spec, &wanted, e))
+        return false;
+    if (wanted < (uint64_t)UNITS_MEGA)
+        return err_set(e, ERR_INPUT, "model \"%s\": at least 1M parameters", spec);
+    size_t best = 0;
+    for (size_t i = 1; i < sizeof shapes / sizeof shapes[0]; i++)
+        if (fabs(log((double)wanted / shapes[i].parameters)) <
+            fabs(log((double)wanted / shapes[best].parameters)))
+            best = i;
+    struct model m = {.layers = 1,
+                      .hidden = shapes[best].hidden,
+                      .heads = shapes[best].heads,
+                      .kv_heads = shapes[best].kv_heads,
+                      .ffn = shapes[best].ffn,
+                      .vocab = SHORTHAND_VOCAB,
+                      .max_positions = SHORTHAND_POSITIONS,
+                      .stored_dtype = DTYPE_BF16};
+    m.name = catalog_normalise(spec, a);
+    if (!model_architecture(&m, "llama", e) || !model_finish(&m, a, e))
+        return false;
+    uint64_t block = m.units[1].parameters, rest = m.parameters - block;
+    double layers = ((double)wanted - (double)rest) / (double)block;
+    m.layers = layers < 1 ? 1 : (uint64_t)llround(layers);
+    if (!model_finish(&m, a, e))
+        return false;
+    m.source = arena_printf(a,
+                            "assumed: Llama-shaped, %" PRIu64 " layers of width %" PRIu64
+                            ", %" PRIu64 " parameters; name the model for exact figures",
+                            m.layers, m.hidden, m.parameters);
+    *out = m;
+    return true;
+}
+
+bool model_load(const char *spec, struct arena *a, struct model *out, struct err *e) {
+    struct stat st;
+    const char *path;
+    if (stat(spec, &st) == 0 && S_ISDIR(st.st_mode))
+        return model_read(arena_printf(a, "%s/config.json", spec), a, out, e);
+    if (stat(spec, &st) == 0)
+        return model_read(spec, a, out, e);
+    if (is_shorthand(spec))
+        return model_shorthand(spec, a, out, e);
+    size_t n = strlen(spec);
+    bool looks_like_path = spec[0] == '.' || spec[0] == '/' ||
+                           (n > strlen(".json") && !strcmp(spec + n - strlen(".json"), ".json"));
+    if (looks_like_path)
+        return err_set(e, ERR_INPUT, "%s: no such file", spec);
+    return catalog_find(CATALOG_MODELS, spec, a, &path, e) && model_read(path, a, out, e);
+}
