@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/backend_mpi.h"
+
+#include <limits.h>
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "bench/clock.h"
+#include "bench/inventory.h"
+#include "bench/ranks.h"
+#include "bench/ring.h"
+#include "kernels/pattern.h"
+#include "kernels/reduce.h"
+
+struct mpi_state {
+    const struct ranks *ranks;
+    const struct bench_point *point;
+    MPI_Op sum_bf16, sum_fp16;
+    MPI_Comm comm;     // MPI_COMM_NULL: this rank stays out of the point
+    uint32_t *members; // world ranks in the order of comm
+    uint32_t world_rank;
+    enum pattern_type type;
+    MPI_Datatype element;
+    MPI_Op sum;
+    struct ring ring;
+    size_t bytes; // of one chunk
+    char *send, *receive;
+    void *send_base, *receive_base;
+    double wire_bytes; // sent by this node while timing; counted by its first rank
+};
+
+static void add_bf16(void *in, void *inout, int *count, MPI_Datatype *type) {
+    (void)type;
+    reduce_sum(PATTERN_BF16, inout, in, (size_t)*count);
+}
+
+static void add_fp16(void *in, void *inout, int *count, MPI_Datatype *type) {
+    (void)type;
+    reduce_sum(PATTERN_FP16, inout, in, (size_t)*count);
+}
+
+static bool mpi_open(const struct backend_config *c, void **state, struct err *e) {
+    int started = 0;
+    MPI_Initialized(&started);
+    if (!started)
+        return err_set(e, ERR_RESOURCE,
+                       "the mpi backend needs ranks: start it with mpirun or srun");
+    struct mpi_state *s = calloc(1, sizeof(*s));
+    if (s == NULL)
+        abort();
+    s->ranks = c->ranks;
+    s->comm = MPI_COMM_NULL;
+    s->world_rank = (uint32_t)c->ranks->rank;
+    s->members = calloc((size_t)c->ranks->count, sizeof(*s->members));
+    if (s->members == NULL)
+        abort();
+    MPI_Op_create(add_bf16, 1, &s->sum_bf16);
+    MPI_Op_create(add_fp16, 1, &s->sum_fp16);
+    *state = s;
+    return true;
+}
+
+static void mpi_release(void *state) {
+    struct mpi_state *s = state;
+    free(s->send_base);
+    free(s->receive_base);
+    free(s->ring.scratch);
+    s->send_base = s->receive_base = s->ring.scratch = NULL;
+    if (s->comm != MPI_COMM_NULL)
+        MPI_Comm_free(&s->comm);
+    s->comm = MPI_COMM_NULL;
+}
+
+static void mpi_close(void *state) {
+    struct mpi_state *s = state;
+    if (s == NULL)
+        return;
+    MPI_Op_free(&s->sum_bf16);
+    MPI_Op_free(&s->sum_fp16);
+    free(s->members);
+    free(s);
+}
+
+static bool choose_type(struct mpi_state *s, enum dtype dtype, struct err *e) {
+    s->sum = MPI_SUM;
+    switch (dtype) {
+    case DTYPE_FP32:
+        s->type = PATTERN_FP32;
+        s->element = MPI_FLOAT;
+        return true;
+    case DTYPE_BF16:
+        s->type = PATTERN_BF16;
+        s->element = MPI_UINT16_T;
+        s->sum = s->sum_bf16;
+        return true;
+    case DTYPE_FP16:
+        s->type = PATTERN_FP16;
+        s->element = MPI_UINT16_T;
+        s->sum = s->sum_fp16;
+        return true;
+    case DTYPE_INT8:
+        s->type = PATTERN_INT8;
+        s->element = MPI_UINT8_T;
+        return true;
+    default:
+        return err_set(e, ERR_RESOURCE, "the mpi backend does not do %s", dtype_name(dtype));
+    }
+}
+
+static bool takes_part(const struct bench_point *p, uint32_t rank) {
+    if (p->paired)
+        return rank == p->first || rank == p->second;
+    return p->left_out == 0 || rank != p->left_out - 1;
+}
+
+static void choose_members(struct mpi_state *s) {
+    const struct bench_point *p = s->point;
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < (uint32_t)s->ranks->count; r++)
+        if (takes_part(p, r))
+            s->members[n++] = r;
+    int color = takes_part(p, s->world_rank) ? 0 : MPI_UNDEFINED;
+    MPI_Comm_split(MPI_COMM_WORLD, color, s->ranks->rank, &s->comm);
+    s->ring.count = (int)n;
+    s->ring.rank = -1;
+    if (s->comm != MPI_COMM_NULL)
+        MPI_Comm_rank(s->comm, &s->ring.rank);
+}
+
+// Page-aligned, touched memory; NULL when there is not enough.
+static char *buffer(void **base, size_t bytes) {
+    if (posix_memalign(base, 4096, bytes > 0 ? bytes : 1) != 0) {
+        *base = NULL;
+        return NULL;
+    }
+    memset(*base, 0, bytes);
+    return *base;
+}
+
+static bool mpi_prepare(void *state, const struct bench_point *p, struct err *e) {
+    struct mpi_state *s = state;
+    s->point = p;
+    s->wire_bytes = 0;
+    choose_members(s);
+    if (!choose_type(s, p->dtype, e))
+        return false;
+    bool whole = p->collective == COLLECTIVE_BROADCAST || p->collective == COLLECTIVE_SEND_RECV;
+    size_t parts = whole ? 1 : (size_t)s->ring.count, elt = pattern_bytes(s->type);
+    s->ring.comm = s->comm;
+    s->ring.type = s->type;
+    s->ring.chunk = p->payload_bytes / elt / parts;
+    s->bytes = s->ring.chunk * elt;
+    if (s->ring.chunk == 0)
+        return err_set(e, ERR_RESOURCE, "%llu bytes are less than one element per rank",
+                       (unsigned long long)p->payload_bytes);
+    if (s->ring.chunk * parts > INT_MAX)
+        return err_set(e, ERR_RESOURCE, "MPI counts end at %d elements", INT_MAX);
+    if (s->comm == MPI_COMM_NULL)
+        return true;
+    size_t all = s->bytes * parts;
+    s->send = buffer(&s->send_base, all);
+    s->receive = p->in_place ? s->send : buffer(&s->receive_base, all);
+    s->ring.scratch = malloc(ring_scratch_bytes(&s->ring));
+    if (s->send == NULL || s->receive == NULL || s->ring.scratch == NULL)
+        return err_set(e, ERR_RESOURCE, "no memory for two arrays of %zu bytes", all);
+    return true;
+}
+
+static void run_ring(struct mpi_state *s) {
+    bool in_place = s->point->in_place;
+    char *own = s->send + (size_t)s->ring.rank * s->bytes;
+    switch (s->point->collective) {
+    case COLLECTIVE_ALL_GATHER:
+        ring_all_gather(&s->ring, in_place ? NULL : s->send, s->receive);
+        break;
+    case COLLECTIVE_REDUCE_SCATTER:
+        if (in_place) {
+            char *landing = s->ring.scratch + 2 * s->bytes;
+            ring_reduce_scatter(&s->ring, s->send, landing);
+            memcpy(own, landing, s->bytes);
+        } else {
+            ring_reduce_scatter(&s->ring, s->send, s->receive);
+        }
+        break;
+    default:
+        ring_all_reduce(&s->ring, s->send, s->receive);
+    }
+}
+
+static void run_library(struct mpi_state *s) {
+    const void *from = s->point->in_place ? MPI_IN_PLACE : s->send;
+    int chunk = (int)s->ring.chunk, all = chunk * s->ring.count;
+    int next = (s->ring.rank + 1) % s->ring.count;
+    int last = (s->ring.rank + s->ring.count - 1) % s->ring.count;
+    switch (s->point->collective) {
+    case COLLECTIVE_ALL_GATHER:
+        MPI_Allgather(from, chunk, s->element, s->receive, chunk, s->element, s->comm);
+        break;
+    case COLLECTIVE_REDUCE_SCATTER:
+        MPI_Reduce_scatter_block(from, s->receive, chunk, s->element, s->sum, s->comm);
+        break;
+    case COLLECTIVE_ALL_REDUCE:
+        MPI_Allreduce(from, s->receive, all, s->element, s->sum, s->comm);
+        break;
+    case COLLECTIVE_ALL_TO_ALL:
+        MPI_Alltoall(from, chunk, s->element, s->receive, chunk, s->element, s->comm);
+        break;
+    case COLLECTIVE_BROADCAST:
+        MPI_Bcast(s->send, chunk, s->element, 0, s->comm);
+        break;
+    default:
+        MPI_Sendrecv(s->send, chunk, s->element, next, 0, s->receive, chunk, s->element, last, 0,
+                     s->comm, MPI_STATUS_IGNORE);
+    }
+}
+
+static bool one(void *context, struct err *e) {
+    struct mpi_state *s = context;
+    (void)e;
+    bool ring = s->point->algorithm != NULL && strcmp(s->point->algorithm, "ring") == 0;
+    if (ring && s->point->collective <= COLLECTIVE_ALL_REDUCE)
+        run_ring(s);
+    else
+        run_library(s);
+    return true;
+}
+
+static bool mpi_sample(void *state, size_t count, double *samples_s, struct err *e) {
+    struct mpi_state *s = state;
+    bool counts = s->ranks->nodes > 1 && s->ranks->local_rank == 0;
+    uint64_t before = counts ? inventory_network_sent_bytes() : 0;
+    bool ok = true;
+    if (s->comm == MPI_COMM_NULL) {
+        for (size_t i = 0; i < count; i++)
+            samples_s[i] = BENCH_IDLE_S;
+    } else {
+        ok = clock_time(one, s, count, samples_s, e);
+    }
+    if (counts)
+        s->wire_bytes += (double)(inventory_network_sent_bytes() - before);
+    return ok;
+}
+
+// The index of the element of rank `rank`'s array that chunk `chunk` starts with.
+static uint64_t chunk_at(const struct mpi_state *s, int chunk) {
+    return (uint64_t)chunk * s->ring.chunk;
+}
+
+static void fill(struct mpi_state *s, const struct pattern *mine) {
+    uint64_t all = (uint64_t)s->ring.count * s->ring.chunk;
+    switch (s->point->collective) {
+    case COLLECTIVE_ALL_GATHER:
+        pattern_fill(mine, s->point->in_place ? s->send + (size_t)s->ring.rank * s->bytes : s->send,
+                     chunk_at(s, s->ring.rank), s->ring.chunk);
+        break;
+    case COLLECTIVE_BROADCAST:
+    case COLLECTIVE_SEND_RECV:
+        pattern_fill(mine, s->send, 0, s->ring.chunk);
+        break;
+    default:
+        pattern_fill(mine, s->send, 0, all);
+    }
+}
+
+static uint64_t wrong_in_chunks(const struct mpi_state *s, struct pattern p, bool transposed) {
+    uint64_t wrong = 0;
+    for (int q = 0; q < s->ring.count; q++) {
+        p.rank = s->members[q];
+        wrong += pattern_wrong(&p, s->receive + (size_t)q * s->bytes,
+                               chunk_at(s, transposed ? s->ring.rank : q), s->ring.chunk);
+    }
+    return wrong;
+}
+
+static uint64_t count_wrong(const struct mpi_state *s, struct pattern p) {
+    int rank = s->ring.rank, n = s->ring.count;
+    bool ring = s->point->algorithm != NULL && strcmp(s->point->algorithm, "ring") == 0;
+    switch (s->point->collective) {
+    case COLLECTIVE_ALL_GATHER:
+        return wrong_in_chunks(s, p, false);
+    case COLLECTIVE_ALL_TO_ALL:
+        return wrong_in_chunks(s, p, true);
+    case COLLECTIVE_REDUCE_SCATTER:
+        p.ranks = (uint32_t)n;
+        // MPI puts an in-place result at the start of the array, the ring at its own chunk.
+        return pattern_wrong_sum(&p, s->members,
+                                 s->point->in_place && ring ? s->send + (size_t)rank * s->bytes
+                                                            : s->receive,
+                                 chunk_at(s, rank), s->ring.chunk);
+    case COLLECTIVE_ALL_REDUCE:
+        p.ranks = (uint32_t)n;
+        return pattern_wrong_sum(&p, s->members, s->receive, 0, (uint64_t)n * s->ring.chunk);
+    case COLLECTIVE_BROADCAST:
+        p.rank = s->members[0];
+        return pattern_wrong(&p, s->send, 0, s->ring.chunk);
+    default:
+        p.rank = s->members[(rank + n - 1) % n];
+        return pattern_wrong(&p, s->receive, 0, s->ring.chunk);
+    }
+}
+
+static bool mpi_verify(void *state, uint64_t seed, uint64_t *wrong, struct err *e) {
+    struct mpi_state *s = state;
+    *wrong = 0;
+    if (s->comm == MPI_COMM_NULL)
+        return true;
+    struct pattern p = {
+        .type = s->type, .seed = seed, .rank = s->world_rank, .ranks = (uint32_t)s->ring.count};
+    if (!s->point->in_place)
+        memset(s->receive, 0xFF, s->bytes);
+    fill(s, &p);
+    if (!one(s, e))
+        return false;
+    *wrong = count_wrong(s, p);
+    return true;
+}
+
+static void mpi_describe(void *state, struct measure_result *r) {
+    struct mpi_state *s = state;
+    r->software = s->ranks->library;
+    if (s->ranks->nodes < 2 || r->iterations == 0)
+        return;
+    double *all = calloc((size_t)s->ranks->count, sizeof(*all)), sum = 0;
+    if (all == NULL)
+        abort();
+    s->ranks->gather(&s->wire_bytes, sizeof(s->wire_bytes), all);
+    for (int i = 0; i < s->ranks->count; i++)
+        sum += all[i];
+    free(all);
+    r->wire_bytes = sum;
+}
+
+const struct backend backend_mpi = {
+    .name = "mpi",
+    .summary = "collectives between host buffers: the MPI library's, and an explicit ring",
+    .open = mpi_open,
+    .close = mpi_close,
+    .prepare = mpi_prepare,
+    .release = mpi_release,
+    .sample = mpi_sample,
+    .verify = mpi_verify,
+    .describe = mpi_describe,
+};

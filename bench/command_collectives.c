@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/commands.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "bench/tournament.h"
+
+// Multiples of this many bytes per rank divide evenly into every type's elements.
+#define GRAIN_BYTES 4
+
+static const struct backend *choose_backend(struct run *r, struct err *e) {
+    const char *name = r->options->backend;
+    if (name == NULL) {
+        // GPUs first; without a usable one, host memory.
+        const struct backend *nccl = backend_find("nccl");
+        struct backend_config config = run_config(r);
+        void *state = NULL;
+        if (nccl != NULL && nccl->open(&config, &state, NULL)) {
+            nccl->close(state);
+            return nccl;
+        }
+        name = "mpi";
+    }
+    const struct backend *b = backend_find(name);
+    if (b == NULL)
+        err_set(e, ERR_RESOURCE, "this build has no backend \"%s\"", name);
+    return b;
+}
+
+static uint64_t rounded(uint64_t bytes, uint64_t ranks) {
+    uint64_t grain = GRAIN_BYTES * ranks;
+    return bytes < grain ? grain : bytes / grain * grain;
+}
+
+// Adds one collective and type over all payloads, algorithms and places.
+static void add_sweep(struct run *r, struct point_list *list, enum collective c, enum dtype d) {
+    const struct options *o = r->options;
+    bool ring = c <= COLLECTIVE_ALL_REDUCE;
+    bool may_be_in_place = c != COLLECTIVE_SEND_RECV && c != COLLECTIVE_BROADCAST;
+    for (double size = (double)o->begin_bytes; size <= (double)o->end_bytes;
+         size = o->step_bytes > 0 ? size + (double)o->step_bytes : size * o->factor) {
+        for (int a = ALGORITHM_LIBRARY; a <= ALGORITHM_RING; a++) {
+            for (int place = PLACE_OUT; place <= PLACE_IN; place++) {
+                if ((o->algorithm != ALGORITHM_BOTH && o->algorithm != a) ||
+                    (o->place != PLACE_BOTH && o->place != place) ||
+                    (a == ALGORITHM_RING && !ring) || (place == PLACE_IN && !may_be_in_place))
+                    continue;
+                struct bench_point p = {
+                    .kind = collective_name(c),
+                    .collective = c,
+                    .algorithm = a == ALGORITHM_RING ? "ring" : "library",
+                    .dtype = d,
+                    .in_place = place == PLACE_IN,
+                    .payload_bytes = rounded((uint64_t)size, (uint64_t)r->ranks->count),
+                };
+                run_add_point(r, list, &p);
+            }
+        }
+    }
+}
+
+static bool add_points(struct run *r, struct point_list *list, struct err *e) {
+    const struct options *o = r->options;
+    if (o->begin_bytes == 0 || o->end_bytes < o->begin_bytes)
+        return err_set(e, ERR_USAGE, "--end must not be below --begin, and --begin above 0");
+    for (size_t i = 0; i < o->operations.count; i++) {
+        for (size_t j = 0; j < o->dtypes.count; j++) {
+            enum collective c;
+            enum dtype d;
+            if (!collective_find(o->operations.items[i], &c))
+                return err_set(e, ERR_USAGE, "--op: \"%s\" is not a collective",
+                               o->operations.items[i]);
+            if (!dtype_find(o->dtypes.items[j], &d))
+                return err_set(e, ERR_USAGE, "--dtype: \"%s\" is not a type", o->dtypes.items[j]);
+            add_sweep(r, list, c, d);
+        }
+    }
+    return true;
+}
+
+// The NCCL backend has one algorithm choice: its own.
+static void only_library(struct point_list *list) {
+    size_t kept = 0;
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->items[i].algorithm, "library") == 0)
+            list->items[kept++] = list->items[i];
+    list->count = kept;
+}
+
+bool command_collectives(struct run *r, const struct opt_texts *rest, struct err *e) {
+    struct point_list list = {0};
+    (void)rest;
+    const struct backend *b = choose_backend(r, e);
+    if (b == NULL || !add_points(r, &list, e))
+        return false;
+    if (strcmp(b->name, "nccl") == 0)
+        only_library(&list);
+    if (r->options->pairs)
+        tournament_add_pairs(r, &list);
+    if (r->options->leave_one_out)
+        tournament_add_leave_one_out(r, &list);
+    if (!run_points(r, b, &list, e))
+        return false;
+    if (r->ranks->rank == 0 && (r->options->pairs || r->options->leave_one_out))
+        tournament_judge(r);
+    return true;
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// shardbench: the only file that prints results and exits.
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/build.h"
+#include "base/json.h"
+#include "bench/commands.h"
+#include "bench/inventory.h"
+#include "bench/launch.h"
+#include "bench/table.h"
+
+struct command {
+    struct opt_command opt;
+    bool (*run)(struct run *r, const struct opt_texts *rest, struct err *e);
+    bool wants_ranks; // runs as MPI ranks, started by itself if nobody did
+};
+
+static const struct opt *const collectives_tables[] = {options_collectives, options_common, NULL};
+static const char *const collectives_examples[] = {
+    "shardbench collectives -b 1MiB -e 4MiB --ranks 2", NULL};
+
+static const struct command commands[] = {
+    {.opt = {.name = "collectives",
+             .summary = "All-gather, reduce-scatter, all-reduce and others between ranks",
+             .positional = "",
+             .tables = collectives_tables,
+             .examples = collectives_examples},
+     .run = command_collectives,
+     .wants_ranks = true},
+};
+#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static void print_usage(FILE *out) {
+    fprintf(out, "Usage: shardbench COMMAND [options]\n\n");
+    for (size_t i = 0; i < COMMANDS; i++)
+        fprintf(out, "  %-12s %s\n", commands[i].opt.name, commands[i].opt.summary);
+    fprintf(out, "\nshardbench COMMAND --help lists the command's options.\nBackends here:");
+    for (size_t i = 0; backend_registry[i] != NULL; i++)
+        fprintf(out, " %s", backend_registry[i]->name);
+    fprintf(out, "\n");
+}
+
+static const struct command *find_command(const char *name) {
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (strcmp(commands[i].opt.name, name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+static int fail(const struct err *e) {
+    fprintf(stderr, "shardbench: %s\n", e->text);
+    return err_exit_status(e);
+}
+
+// The results file: --out, what the parent process told us, or memory with a path.
+static const char *out_path(const struct options *o, struct arena *a) {
+    if (launch_is_child())
+        return getenv("SHARDBENCH_CHILD");
+    if (o->out != NULL)
+        return o->out;
+    int fd = memfd_create("shardbench", 0);
+    return fd < 0 ? NULL : arena_printf(a, "/proc/%ld/fd/%d", (long)getpid(), fd);
+}
+
+static bool open_sink(struct run *r, struct err *e) {
+    struct measure_host host;
+    struct measure_build build;
+    if (r->ranks->rank != 0)
+        return true;
+    inventory_host(r->arena, &host);
+    inventory_build(r->arena, &build);
+    enum sink_mode mode = launch_is_child()    ? SINK_APPEND
+                          : r->options->resume ? SINK_RESUME
+                                               : SINK_FRESH;
+    r->sink = sink_create(out_path(r->options, r->arena), mode, &host, &build, r->arena, e);
+    return r->sink != NULL;
+}
+
+// The ranks do the work and append; this process only waits and then reads what they wrote.
+static bool delegate(struct run *r, const struct command *c, char **argv, int *status,
+                     struct err *e) {
+    (void)c;
+    struct launch l = {
+        .argv = argv,
+        .out = sink_path(r->sink),
+        .ranks = r->options->ranks,
+        .timeout_s = r->options->timeout_s,
+    };
+    if (geteuid() == 0 && !r->options->quiet)
+        fprintf(stderr, "shardbench: started as root, so the ranks run as root too "
+                        "(mpirun --allow-run-as-root)\n");
+    bool ok = launch_ranks(&l, r->signals, r->arena, status, e);
+    struct err ignored = {0};
+    return sink_reload(r->sink, ok ? e : &ignored) && ok;
+}
+
+static bool write_results(const struct run *r, struct err *e) {
+    const struct options *o = r->options;
+    const struct measurement *m = sink_results(r->sink);
+    bool json_only = o->json != NULL && strcmp(o->json, "-") == 0;
+    if (!o->quiet && !json_only && m->count > 0)
+        table_print(stdout, m);
+    if (o->json == NULL)
+        return true;
+    cJSON *root = measure_to_json(m);
+    bool ok = json_write_file(o->json, root, e);
+    cJSON_Delete(root);
+    return ok;
+}
+
+static uint64_t wrong_elements(const struct measurement *m) {
+    uint64_t wrong = 0;
+    for (size_t i = 0; i < m->count; i++)
+        wrong += m->results[i].errors;
+    return wrong;
+}
+
+// Prints what there is, whatever happened; the first problem decides the status.
+static int finish(struct run *r, int status, struct err *e) {
+    if (r->ranks->rank != 0 || r->sink == NULL)
+        return e->kind ? err_exit_status(e) : status;
+    bool child = launch_is_child();
+    struct err writing = {0};
+    if (!child && !write_results(r, &writing))
+        err_set(e, writing.kind, "%s", writing.text);
+    for (size_t i = 0; i < r->notes.count; i++)
+        fprintf(stderr, "shardbench: %s\n", r->notes.items[i]);
+    if (e->kind != ERR_NONE)
+        return fail(e);
+    uint64_t wrong = wrong_elements(sink_results(r->sink));
+    if (wrong > 0 && !child)
+        fprintf(stderr, "shardbench: %llu elements arrived wrong\n", (unsigned long long)wrong);
+    return status == 0 && wrong > 0 ? 1 : status;
+}
+
+static int run_command(const struct command *c, const struct options *o,
+                       const struct opt_texts *rest, char **argv, struct arena *a) {
+    struct err e = {0};
+    struct signals signals = {.fd = -1};
+    struct run r = {.options = o, .arena = a, .signals = &signals};
+    int status = 0;
+    if (!signals_init(&signals, &e) || !ranks_open(&r.ranks, &e))
+        return fail(&e);
+    r.progress = !o->quiet && r.ranks->rank == 0 && isatty(STDERR_FILENO) ? stderr : NULL;
+    bool alone = c->wants_ranks && !ranks_launched() && o->ranks != 1 &&
+                 (o->backend == NULL || strcmp(o->backend, "mpi") == 0);
+    double missing = open_sink(&r, &e) ? 0 : 1;
+    r.ranks->largest(&missing, 1);
+    if (missing > 0)
+        err_set(&e, ERR_RESOURCE, "rank 0 could not open its output");
+    else if (alone)
+        delegate(&r, c, argv, &status, &e);
+    else
+        c->run(&r, rest, &e);
+    status = finish(&r, status, &e);
+    sink_destroy(r.sink);
+    signals_finish(&signals);
+    ranks_close(r.ranks);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    struct err e = {0};
+    struct options o = {0};
+    struct opt_texts rest = {0};
+    bool help = false;
+    int status;
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_usage(argc < 2 ? stderr : stdout);
+        return argc < 2 ? 2 : 0;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("shardbench %s (%s)\n", build_version(), build_commit());
+        return 0;
+    }
+    const struct command *c = find_command(argv[1]);
+    if (c == NULL) {
+        fprintf(stderr, "shardbench: no command \"%s\"\n", argv[1]);
+        print_usage(stderr);
+        return 2;
+    }
+    struct arena *a = arena_create();
+    if (!opt_parse(&c->opt, argc - 1, argv + 1, &o, a, &rest, &help, &e)) {
+        status = fail(&e);
+    } else if (help) {
+        opt_help(&c->opt, "shardbench", stdout);
+        status = 0;
+    } else if (!inventory_optimised() && !o.force) {
+        fprintf(stderr, "shardbench: this build is not optimised, its numbers would mislead; "
+                        "build with -Dbuildtype=release, or use --force\n");
+        status = 2;
+    } else {
+        status = run_command(c, &o, &rest, argv, a);
+    }
+    arena_destroy(a);
+    return status;
+}

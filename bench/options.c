@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/options.h"
+
+#define AT(field) .offset = offsetof(struct options, field)
+#define UNSEEN .given_offset = SIZE_MAX
+
+const struct opt options_common[] = {
+    {"out", 'o', OPT_STRING, AT(out), .argument = "FILE.jsonl", UNSEEN,
+     .help = "Write a header line, then a line per result as it finishes."},
+    {"json", 0, OPT_STRING, AT(json), .argument = "FILE|-", UNSEEN,
+     .help = "Write all results as one document; - writes it alone to standard output."},
+    {"report", 0, OPT_STRING, AT(report), .argument = "DIR", UNSEEN,
+     .help = "Render the results as a page in DIR."},
+    {"resume", 0, OPT_FLAG, AT(resume), UNSEEN,
+     .help = "Keep what --out already holds and measure only the rest."},
+    {"force", 0, OPT_FLAG, AT(force), UNSEEN,
+     .help = "Measure even with a build made without optimisation."},
+    {"quiet", 'q', OPT_FLAG, AT(quiet), UNSEEN, .help = "No table and no progress."},
+    {"no-verify", 0, OPT_FLAG, AT(no_verify), UNSEEN,
+     .help = "Do not check the contents of what was transferred."},
+    {"budget", 0, OPT_SECONDS, AT(budget_s), .argument = "TIME", .fallback = "1s", UNSEEN,
+     .help = "Longest timed part of one point once it has its least iterations."},
+    {"target", 0, OPT_DOUBLE, AT(target), .argument = "FRACTION", .fallback = "0.02", .min = 0,
+     .max = 1, UNSEEN,
+     .help = "Stop a point when its median is known this well (95 %, half width)."},
+    {"min-iterations", 'n', OPT_COUNT, AT(min_iterations), .argument = "N", .fallback = "10",
+     .min = 1, .max = 5000, UNSEEN, .help = "Least iterations of a point."},
+    {"max-iterations", 0, OPT_COUNT, AT(max_iterations), .argument = "N", .fallback = "5000",
+     .min = 1, .max = 1000000, UNSEEN, .help = "Most iterations of a point."},
+    {"timeout", 0, OPT_SECONDS, AT(timeout_s), .argument = "TIME", .fallback = "120s", UNSEEN,
+     .help = "A run whose ranks finish nothing for this long is ended."},
+    {"seed", 0, OPT_COUNT, AT(seed), .argument = "N", .fallback = "1", UNSEEN,
+     .help = "Seed of the verified contents."},
+    {"fault", 0, OPT_STRING, AT(fault), .argument = "NAME", UNSEEN,
+     .help = "Test hook: make a backend fail in a named way."},
+    {.name = NULL},
+};
+
+static const char *const algorithms[] = {"both", "library", "ring", NULL};
+static const char *const places[] = {"out", "in", "both", NULL};
+
+const struct opt options_collectives[] = {
+    {"backend", 0, OPT_STRING, AT(backend), .argument = "NAME", .group = "Collectives", UNSEEN,
+     .help = "nccl, mpi or null; by default nccl where GPUs are, else mpi."},
+    {"op", 0, OPT_TEXTS, AT(operations), .argument = "NAME,...", .group = "Collectives",
+     .fallback = "all_gather,reduce_scatter,all_reduce", UNSEEN,
+     .help = "Collectives to run, also all_to_all, broadcast and send_recv."},
+    {"dtype", 'd', OPT_TEXTS, AT(dtypes), .argument = "NAME,...", .group = "Collectives",
+     .fallback = "bf16", UNSEEN, .help = "bf16, fp16, fp32 or int8."},
+    {"algorithm", 0, OPT_CHOICE, AT(algorithm), .choices = algorithms, .fallback = "both",
+     .group = "Collectives", UNSEEN, .help = "The library's collectives, the explicit ring, both."},
+    {"place", 0, OPT_CHOICE, AT(place), .choices = places, .fallback = "out",
+     .group = "Collectives", UNSEEN, .help = "Out of place, in place, or both."},
+    {"begin", 'b', OPT_BYTES, AT(begin_bytes), .argument = "BYTES", .fallback = "8KiB",
+     .group = "Collectives", .given_offset = offsetof(struct options, begin_given),
+     .help = "Smallest payload: the total (gathered) array."},
+    {"end", 'e', OPT_BYTES, AT(end_bytes), .argument = "BYTES", .fallback = "32MiB",
+     .group = "Collectives", .given_offset = offsetof(struct options, end_given),
+     .help = "Largest payload."},
+    {"factor", 'f', OPT_DOUBLE, AT(factor), .argument = "X", .fallback = "4", .min = 1.01,
+     .max = 1024, .group = "Collectives", UNSEEN,
+     .help = "Next payload is this many times larger."},
+    {"step", 'i', OPT_BYTES, AT(step_bytes), .argument = "BYTES", .group = "Collectives", UNSEEN,
+     .help = "Next payload is this much larger, instead of --factor."},
+    {"ranks", 0, OPT_COUNT, AT(ranks), .argument = "N", .group = "Collectives", .max = 4096,
+     .min = 0, UNSEEN, .fallback = "0",
+     .help = "Ranks to start on this machine when no launcher did; 0 = one per processor."},
+    {"devices", 0, OPT_COUNT, AT(devices), .argument = "N", .group = "Collectives", UNSEEN,
+     .fallback = "0", .help = "GPUs to use; 0 = all."},
+    {"pairs", 0, OPT_FLAG, AT(pairs), .group = "Collectives", UNSEEN,
+     .help = "Also a tournament of all pairs of ranks, and name the slow ones."},
+    {"leave-one-out", 0, OPT_FLAG, AT(leave_one_out), .group = "Collectives", UNSEEN,
+     .help = "Also the first collective without each node in turn, and name the slow one."},
+    {.name = NULL},
+};

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between the files that implement ranks.h.
+#pragma once
+
+#include "bench/ranks.h"
+
+const struct ranks *ranks_alone(void);
+
+// MPI builds only.
+bool ranks_mpi_open(const struct ranks **out, struct err *e);
+void ranks_mpi_close(const struct ranks *r);

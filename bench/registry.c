@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one place that knows which backends this build has.
+#include <string.h>
+
+#include "bench/backend.h"
+#include "bench/backend_null.h"
+#include "bench/bench_features.h"
+
+#if BENCH_HAVE_MPI
+#include "bench/backend_mpi.h"
+#endif
+
+const struct backend *const backend_registry[] = {
+    &backend_null,
+#if BENCH_HAVE_MPI
+    &backend_mpi,
+#endif
+    NULL,
+};
+
+const struct backend *backend_find(const char *name) {
+    for (size_t i = 0; backend_registry[i] != NULL; i++)
+        if (strcmp(backend_registry[i]->name, name) == 0)
+            return backend_registry[i];
+    return NULL;
+}

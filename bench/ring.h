@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ring collectives on non-blocking MPI point-to-point. Every rank sends exactly (n-1)/n of the full
+// array (twice that for all-reduce). docs/method.md §ring.
+#pragma once
+
+#include <mpi.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "kernels/pattern.h"
+
+struct ring {
+    MPI_Comm comm;
+    int rank, count;
+    enum pattern_type type;
+    size_t chunk;  // elements per rank; the full array has count * chunk
+    char *scratch; // ring_scratch_bytes
+};
+
+size_t ring_scratch_bytes(const struct ring *r);
+
+// `to` holds the full array. The own chunk is already in its place when `from` is NULL.
+void ring_all_gather(const struct ring *r, const void *from, void *to);
+// `from` is the full array and stays as it is; `to` is one chunk outside of it.
+void ring_reduce_scatter(const struct ring *r, const void *from, void *to);
+// In place when from == to.
+void ring_all_reduce(const struct ring *r, const void *from, void *to);

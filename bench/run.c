@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/run.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/progress.h"
+
+void run_add_point(struct run *r, struct point_list *list, const struct bench_point *p) {
+    if (list->count == list->room) {
+        size_t room = list->room ? 2 * list->room : 32;
+        struct bench_point *items = arena_array(r->arena, room, sizeof(*items));
+        if (list->count > 0)
+            memcpy(items, list->items, list->count * sizeof(*items));
+        list->items = items;
+        list->room = room;
+    }
+    list->items[list->count++] = *p;
+}
+
+void run_note(struct run *r, const char *format, ...) {
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    const char **items = arena_array(r->arena, r->notes.count + 1, sizeof(*items));
+    if (r->notes.count > 0)
+        memcpy(items, r->notes.items, r->notes.count * sizeof(*items));
+    items[r->notes.count++] = arena_strdup(r->arena, text);
+    r->notes.items = items;
+}
+
+struct backend_config run_config(const struct run *r) {
+    const struct options *o = r->options;
+    return (struct backend_config){
+        .ranks = r->ranks,
+        .folder = o->folder,
+        .max_bytes = o->max_bytes,
+        .devices = o->devices,
+        .threads = o->threads,
+        .timeout_s = o->timeout_s,
+        .fault = o->fault,
+    };
+}
+
+static struct harness_limits limits_of(const struct run *r) {
+    struct harness_limits l = harness_defaults();
+    l.budget_s = r->options->budget_s;
+    l.target = r->options->target;
+    l.min_iterations = r->options->min_iterations;
+    l.max_iterations = r->options->max_iterations;
+    l.verify = !r->options->no_verify;
+    l.seed = r->options->seed;
+    if (l.max_iterations < l.min_iterations)
+        l.max_iterations = l.min_iterations;
+    return l;
+}
+
+// Only rank 0 knows the output file; everybody follows its decision.
+static bool already_done(struct run *r, const struct measure_result *id) {
+    int done = r->ranks->rank == 0 && sink_has(r->sink, id);
+    r->ranks->broadcast(&done, sizeof(done), 0);
+    return done != 0;
+}
+
+static bool run_one(struct run *r, const struct harness *h, const struct bench_point *p,
+                    struct err *e) {
+    struct harness_limits limits = limits_of(r);
+    struct measure_result result;
+    struct err why = {0};
+    if (!harness_run(h, p, &limits, &result, &why)) {
+        if (why.kind == ERR_INTERRUPTED || r->options->fault != NULL)
+            return err_set(e, why.kind, "%s", why.text);
+        run_note(r, "%s of %llu bytes left out: %s", p->kind, (unsigned long long)p->payload_bytes,
+                 why.text);
+        return true;
+    }
+    r->wrong += result.errors;
+    return r->ranks->rank != 0 || sink_add(r->sink, &result, e);
+}
+
+bool run_points(struct run *r, const struct backend *b, const struct point_list *points,
+                struct err *e) {
+    struct backend_config config = run_config(r);
+    struct harness h = {.backend = b, .ranks = r->ranks, .signals = r->signals, .arena = r->arena};
+    bool ok = true;
+    if (!b->open(&config, &h.state, e))
+        return false;
+    for (size_t i = 0; ok && i < points->count; i++) {
+        struct measure_result id;
+        harness_identify(&h, &points->items[i], &id);
+        if (already_done(r, &id))
+            continue;
+        progress_show(r->progress, &id, i, points->count);
+        ok = run_one(r, &h, &points->items[i], e);
+    }
+    progress_clear(r->progress);
+    b->close(h.state);
+    return ok;
+}
+
+bool run_points_or_waive(struct run *r, const struct backend *b, const struct point_list *points,
+                         struct err *e) {
+    struct err why = {0};
+    if (run_points(r, b, points, &why))
+        return true;
+    if (why.kind != ERR_RESOURCE)
+        return err_set(e, why.kind, "%s", why.text);
+    run_note(r, "%s waived: %s", b->name, why.text);
+    return true;
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// SIGINT and SIGTERM arrive by signalfd and are looked at between batches: no handler runs.
+#pragma once
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct signals {
+    int fd;
+    bool interrupted;
+};
+
+bool signals_init(struct signals *s, struct err *e); // blocks both in this and later threads
+void signals_finish(struct signals *s);
+bool signals_interrupted(struct signals *s); // true for ever after the first one
+
+// A child that leads its own process group.
+struct child_wait {
+    pid_t pid;
+    double timeout_s;    // longest time without growth of `watched`
+    const char *watched; // a file; NULL: timeout_s is for the whole run
+    int status;          // out: what waitpid gave
+    bool timed_out;      // out
+};
+
+// On an interrupt or a timeout the group is told to end, and killed if it does not.
+bool signals_wait_child(struct signals *s, struct child_wait *w, struct err *e);
