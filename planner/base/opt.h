@@ -35,18 +35,19 @@ struct opt {
     const char *argument;       // placeholder in help: "N", "BYTES"
     double min, max;            // inclusive; both 0 = unlimited
     const char *const *choices; // OPT_CHOICE: NULL-terminated names
-    const char
-        *fallback;     // default as text for help; NULL = none. Parsed into the struct before argv
-    const char *help;  // one sentence
-    const char *group; // heading in help; NULL = "Options"
-    size_t given_offset; // offsetof a bool set when the user gave it; SIZE_MAX = none
+    const char *fallback;       // default as text, set before argv is read; NULL = none
+    const char *help;           // one sentence
+    const char *group;          // heading in help; NULL = "Options"
+    size_t given_offset;        // offsetof a bool set when the user gave it; SIZE_MAX = none
 };
 
+enum { OPT_MAX = 160 }; // options of one command
+
 struct opt_command {
-    const char *name;
-    const char *summary;    // one line
-    const char *positional; // "MODEL CLUSTER"
-    const char *const *positional_help;
+    const char *name;                   // NULL for a program without subcommands
+    const char *summary;                // one line
+    const char *positional;             // "MODEL CLUSTER"
+    const char *const *positional_help; // NULL-terminated, one sentence per word; or NULL
     const struct opt *const *tables; // NULL-terminated list of tables; each ends with name == NULL
     const char *const *examples;     // NULL-terminated command lines, executed by a test
     const char *notes;               // extra paragraphs for help and man page, or NULL
@@ -59,6 +60,11 @@ bool opt_parse(const struct opt_command *c, int argc, char **argv, void *target,
 // Set one option by its long name from text (for --set and recipe files).
 bool opt_set(const struct opt_command *c, void *target, const char *name, const char *value,
              struct arena *a, struct err *e);
+// Every option of a command in table order; of a repeated name the first. Returns how many.
+size_t opt_collect(const struct opt_command *c, const struct opt *out[OPT_MAX]);
+// "N", "none|cpu|nvme", or NULL for a flag; `size` bytes are enough at 256.
+const char *opt_argument(const struct opt *o, char *buf, size_t size);
+
 void opt_help(const struct opt_command *c, const char *program, FILE *out);
 void opt_man(const struct opt_command *const *commands, size_t count, const char *program,
              FILE *out);
