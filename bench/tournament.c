@@ -160,6 +160,10 @@ void tournament_judge(struct run *r) {
     struct tournament t;
     char rate[32];
     uint64_t ranks = (uint64_t)r->ranks->count;
+    if (r->ranks->oversubscribed && r->ranks->nodes == 1) {
+        run_note(r, "links are not judged: more ranks than processors");
+        return;
+    }
     tournament_find(sink_results(r->sink), ranks, &t);
     const char *what = r->ranks->nodes > 1 ? "node of rank" : "rank";
     for (size_t i = 0; i < t.slow_rank_count; i++)
