@@ -67,6 +67,9 @@ struct recipe {
     enum attention attention;
     enum loss_head loss;
     bool compile;
+    bool loss_eager;                    // compiled model, eager loss (torchtitan before 2025)
+    bool tp_without_sequence_parallel;  // norms and residuals not split over tp
+    bool expandable_segments;           // PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
     bool activation_offload;            // saved activations to host
     // Offload
     enum offload offload_optimizer, offload_param;

@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cost/zero3.h"
+
+#include <string.h>
+
+enum hook { HOOK_PRE_FORWARD, HOOK_POST_FORWARD, HOOK_PRE_BACKWARD, HOOK_POST_BACKWARD };
+
+struct module {
+    uint32_t first, count; // its direct parameters
+    uint64_t numel;
+};
+
+struct event {
+    enum hook hook;
+    uint32_t module;
+};
+
+struct parameter {
+    uint64_t numel;
+    uint32_t module;
+    int64_t recent; // last trace step at which the queue held it; -1 = none yet
+    bool persistent, available;
+};
+
+// Positions of one unit class in forward order: how its modules nest.
+enum visit_kind { VISIT_OPEN, VISIT_LEAF, VISIT_CLOSE };
+struct visit {
+    enum visit_kind kind;
+    uint32_t module; // relative to the unit instance's first module
+};
+
+struct shape { // modules of one unit class
+    struct visit *visits;
+    uint32_t visit_count, module_count;
+    uint32_t *tensor_module; // module of each tensor, relative
+};
+
+struct trace {
+    const struct model *model;
+    struct arena *arena;
+    struct module *modules;
+    struct parameter *parameters;
+    struct event *events;
+    uint32_t *order;        // module of every pre-hook, in trace order
+    uint64_t *order_before; // elements of the modules before this position
+    uint32_t *next_use;     // next position in `order` with the same module, or order_count
+    uint32_t module_count, parameter_count, event_count, order_count;
+    // Queue of (parameter, step) pairs walks `order`; a cursor replaces the deque.
+    uint32_t cursor_step, cursor_parameter;
+    uint64_t live;
+};
+
+// Where a module runs inside a block. Hugging Face registers norms after the layers they precede.
+static int execution_rank(const char *module) {
+    bool norm = strstr(module, "norm") != NULL || strstr(module, "ln_") != NULL;
+    bool nested = strchr(module, '.') != NULL;
+    if (!norm || nested)
+        return strstr(module, "attn") != NULL || strstr(module, "attention") != NULL ? 1 : 4;
+    static const char *const first[] = {"input", "ln_1", "norm_1", "self_attn", "ln_attn"};
+    for (size_t i = 0; i < sizeof first / sizeof *first; i++)
+        if (strstr(module, first[i]) != NULL)
+            return 0;
+    if (strstr(module, "post_feedforward") != NULL)
+        return 5;
+    if (strstr(module, "post_attention") != NULL)
+        return 2;
+    return 3;
+}
+
+static size_t container_length(const char *module) {
+    const char *dot = strrchr(module, '.');
+    return dot ? (size_t)(dot - module) : 0;
+}
+
+static bool same_container(const char *a, const char *b) {
+    size_t n = container_length(a);
+    return n == container_length(b) && strncmp(a, b, n) == 0;
+}
+
+// First tensor of every directly owning module, in execution order. Returns the count.
+static uint32_t order_modules(const struct model_unit *u, struct arena *a, uint32_t **out) {
+    uint32_t *first = arena_array(a, u->tensor_count + 1, sizeof *first);
+    uint32_t count = 0;
+    for (int rank = 0; rank <= 5; rank++)
+        for (size_t i = 0; i < u->tensor_count; i++) {
+            const char *name = u->tensors[i].module;
+            if (u->kind == UNIT_BLOCK ? execution_rank(name) != rank : rank != 0)
+                continue;
+            bool seen = false;
+            for (uint32_t j = 0; j < count && !seen; j++)
+                seen = strcmp(u->tensors[first[j]].module, name) == 0;
+            if (!seen)
+                first[count++] = (uint32_t)i;
+        }
+    *out = first;
+    return count;
+}
+
+static void visit_add(struct shape *s, enum visit_kind kind, uint32_t module) {
+    s->visits[s->visit_count++] = (struct visit){kind, module};
+}
+
+// A block is a module of its own (0 parameters) around containers (0 parameters) around leaves.
+static struct shape shape_of(const struct model_unit *u, struct arena *a) {
+    struct shape s = {0};
+    uint32_t *first;
+    uint32_t count = order_modules(u, a, &first);
+    s.visits = arena_array(a, 4 * (size_t)count + 4, sizeof *s.visits);
+    s.tensor_module = arena_array(a, u->tensor_count + 1, sizeof *s.tensor_module);
+    bool block = u->kind == UNIT_BLOCK;
+    if (block)
+        visit_add(&s, VISIT_OPEN, s.module_count++);
+    uint32_t container = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const char *name = u->tensors[first[i]].module;
+        bool nested = block && container_length(name) > 0;
+        if (nested && (i == 0 || !same_container(name, u->tensors[first[i - 1]].module))) {
+            container = s.module_count++;
+            visit_add(&s, VISIT_OPEN, container);
+        }
+        visit_add(&s, VISIT_LEAF, s.module_count);
+        for (size_t t = 0; t < u->tensor_count; t++)
+            if (strcmp(u->tensors[t].module, name) == 0)
+                s.tensor_module[t] = s.module_count;
+        s.module_count++;
+        if (nested && (i + 1 == count || !same_container(name, u->tensors[first[i + 1]].module)))
+            visit_add(&s, VISIT_CLOSE, container);
+    }
+    if (block)
+        visit_add(&s, VISIT_CLOSE, 0);
+    return s;
+}
+
+static void add_parameters(struct trace *t, const struct model_unit *u, const struct shape *s) {
+    for (uint32_t k = 0; k < s->module_count; k++) {
+        struct module *owner = &t->modules[t->module_count];
+        owner->first = t->parameter_count;
+        for (size_t i = 0; i < u->tensor_count; i++) {
+            if (s->tensor_module[i] != k)
+                continue;
+            for (uint64_t copy = 0; copy < u->tensors[i].count; copy++) {
+                struct parameter *p = &t->parameters[t->parameter_count++];
+                *p = (struct parameter){
+                    .numel = tensor_numel(&u->tensors[i]), .module = t->module_count, .recent = -1};
+                owner->numel += p->numel;
+                owner->count++;
+            }
+        }
+        t->module_count++;
+    }
+}
+
+static void emit(struct trace *t, enum hook hook, uint32_t module) {
+    t->events[t->event_count++] = (struct event){hook, module};
+    if (hook == HOOK_PRE_FORWARD || hook == HOOK_PRE_BACKWARD)
+        t->order[t->order_count++] = module;
+}
+
+static void emit_forward(struct trace *t, const struct shape *s, uint32_t base) {
+    for (uint32_t i = 0; i < s->visit_count; i++) {
+        const struct visit *v = &s->visits[i];
+        if (v->kind != VISIT_CLOSE)
+            emit(t, HOOK_PRE_FORWARD, base + v->module);
+        if (v->kind != VISIT_OPEN)
+            emit(t, HOOK_POST_FORWARD, base + v->module);
+    }
+}
+
+static void emit_backward(struct trace *t, const struct shape *s, uint32_t base) {
+    for (uint32_t i = s->visit_count; i-- > 0;) {
+        const struct visit *v = &s->visits[i];
+        if (v->kind != VISIT_OPEN)
+            emit(t, HOOK_PRE_BACKWARD, base + v->module);
+        if (v->kind != VISIT_CLOSE)
+            emit(t, HOOK_POST_BACKWARD, base + v->module);
+    }
+}
+
+static bool recomputes(const struct recipe *r, const struct model_unit *u, uint64_t layer) {
+    if (u->kind != UNIT_BLOCK)
+        return false;
+    if (r->recompute == RECOMPUTE_EVERY_N)
+        return r->recompute_every > 0 && layer % r->recompute_every == 0;
+    return r->recompute == RECOMPUTE_FULL;
+}
+
+struct instance {
+    const struct model_unit *unit;
+    const struct shape *shape;
+    uint32_t base;
+    uint64_t layer;
+};
+
+// Allocates everything and lays out modules and parameters. Returns the unit instances in order.
+static struct instance *layout(struct trace *t, uint64_t *instance_count) {
+    const struct model *m = t->model;
+    struct shape *shapes = arena_array(t->arena, m->unit_count, sizeof *shapes);
+    uint64_t modules = 1, parameters = 0, visits = 4;
+    for (size_t i = 0; i < m->unit_count; i++) {
+        const struct model_unit *u = &m->units[i];
+        shapes[i] = shape_of(u, t->arena);
+        modules += u->repeat * shapes[i].module_count;
+        visits += u->repeat * shapes[i].visit_count;
+        for (size_t k = 0; k < u->tensor_count; k++)
+            parameters += u->repeat * u->tensors[k].count;
+    }
+    t->modules = arena_array(t->arena, modules, sizeof *t->modules);
+    t->parameters = arena_array(t->arena, parameters + 1, sizeof *t->parameters);
+    t->events = arena_array(t->arena, 6 * visits, sizeof *t->events);
+    t->order = arena_array(t->arena, 6 * visits, sizeof *t->order);
+    *instance_count = model_instances(m);
+    struct instance *all = arena_array(t->arena, *instance_count + 1, sizeof *all);
+    t->module_count = 1; // module 0 is the root, without parameters
+    uint64_t at = 0, layer = 0;
+    for (size_t i = 0; i < m->unit_count; i++)
+        for (uint64_t k = 0; k < m->units[i].repeat; k++) {
+            bool block = m->units[i].kind == UNIT_BLOCK;
+            all[at++] = (struct instance){&m->units[i], &shapes[i], t->module_count, layer};
+            layer += block;
+            add_parameters(t, &m->units[i], &shapes[i]);
+        }
+    return all;
+}
+
+// The module that owns the token table, which a tied head uses again; 0 when there is none.
+static uint32_t embedding_module(const struct trace *t, const struct instance *all) {
+    const struct model_unit *u = all[0].unit;
+    for (size_t i = 0; t->model->unit_count > 0 && i < u->tensor_count; i++)
+        if (u->tensors[i].role == TENSOR_EMBEDDING)
+            return all[0].base + all[0].shape->tensor_module[i];
+    return 0;
+}
+
+static void emit_tied_head(struct trace *t, enum hook pre, uint32_t module) {
+    if (module == 0)
+        return;
+    emit(t, pre, module);
+    emit(t, pre == HOOK_PRE_FORWARD ? HOOK_POST_FORWARD : HOOK_POST_BACKWARD, module);
+}
+
+static void record(struct trace *t, const struct recipe *r) {
+    uint64_t count;
+    const struct instance *all = layout(t, &count);
+    emit(t, HOOK_PRE_FORWARD, 0);
+    for (uint64_t i = 0; i < count; i++)
+        emit_forward(t, all[i].shape, all[i].base);
+    uint32_t tied = t->model->tied_embeddings ? embedding_module(t, all) : 0;
+    emit_tied_head(t, HOOK_PRE_FORWARD, tied);
+    emit(t, HOOK_POST_FORWARD, 0);
+    emit(t, HOOK_PRE_BACKWARD, 0);
+    emit_tied_head(t, HOOK_PRE_BACKWARD, tied);
+    for (uint64_t i = count; i-- > 0;) {
+        if (recomputes(r, all[i].unit, all[i].layer))
+            emit_forward(t, all[i].shape, all[i].base);
+        emit_backward(t, all[i].shape, all[i].base);
+    }
+    emit(t, HOOK_POST_BACKWARD, 0);
+    t->order_before = arena_array(t->arena, t->order_count + 1, sizeof *t->order_before);
+    t->next_use = arena_array(t->arena, t->order_count + 1, sizeof *t->next_use);
+    uint32_t *last = arena_array(t->arena, t->module_count, sizeof *last);
+    for (uint32_t i = 0; i < t->module_count; i++)
+        last[i] = t->order_count;
+    for (uint32_t i = 0; i < t->order_count; i++)
+        t->order_before[i + 1] = t->order_before[i] + t->modules[t->order[i]].numel;
+    for (uint32_t i = t->order_count; i-- > 0;) {
+        t->next_use[i] = last[t->order[i]];
+        last[t->order[i]] = i;
+    }
+}
+
+static uint64_t mark_persistent(struct trace *t, const struct recipe *r) {
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < t->parameter_count; i++) {
+        struct parameter *p = &t->parameters[i];
+        if (p->numel > r->persistence_elements || total + p->numel > r->model_persistence_elements)
+            continue;
+        p->persistent = p->available = true;
+        total += p->numel;
+    }
+    return total;
+}
+
+// Next (parameter, step) of the recorded trace, or NULL at its end.
+static struct parameter *queue_pop(struct trace *t, uint32_t *step) {
+    while (t->cursor_step < t->order_count) {
+        const struct module *m = &t->modules[t->order[t->cursor_step]];
+        if (t->cursor_parameter < m->count) {
+            *step = t->cursor_step;
+            return &t->parameters[m->first + t->cursor_parameter++];
+        }
+        t->cursor_step++;
+        t->cursor_parameter = 0;
+    }
+    return NULL;
+}
+
+static void count_gather(struct trace *t, struct zero3_traffic *out, uint64_t elements,
+                         bool backward) {
+    if (elements == 0)
+        return;
+    t->live += elements;
+    out->calls++;
+    out->forward_calls += !backward;
+    *(backward ? &out->backward_elements : &out->forward_elements) += elements;
+    if (elements > out->largest_handle_elements)
+        out->largest_handle_elements = elements;
+}
+
+static void demand_fetch(struct trace *t, const struct module *m, struct zero3_traffic *out,
+                         bool backward) {
+    uint64_t need = 0;
+    for (uint32_t i = m->first; i < m->first + m->count; i++)
+        if (!t->parameters[i].available) {
+            t->parameters[i].available = true;
+            need += t->parameters[i].numel;
+        }
+    count_gather(t, out, need, backward);
+}
+
+// Parameters of this module that the prefetcher has not passed yet leave the queue now.
+static void discard_own(struct trace *t, const struct module *m, int64_t now) {
+    uint32_t fresh = 0, step;
+    for (uint32_t i = m->first; i < m->first + m->count; i++)
+        fresh += t->parameters[i].recent < now;
+    while (fresh > 0) {
+        struct parameter *p = queue_pop(t, &step);
+        if (!p)
+            return;
+        p->recent = step;
+        fresh--;
+    }
+}
+
+static void prefetch(struct trace *t, const struct recipe *r, struct zero3_traffic *out,
+                     bool backward) {
+    int64_t room = (int64_t)r->max_live_elements - (int64_t)t->live;
+    int64_t limit = (int64_t)r->prefetch_bucket_elements;
+    if (room < limit)
+        limit = room;
+    int64_t taken = 0;
+    uint32_t step;
+    while (taken < limit) {
+        struct parameter *p = queue_pop(t, &step);
+        if (!p)
+            break;
+        if ((int64_t)step > p->recent)
+            p->recent = step;
+        if (!p->available) {
+            p->available = true;
+            taken += (int64_t)p->numel;
+        }
+    }
+    count_gather(t, out, (uint64_t)taken, backward);
+}
+
+// `now` is the trace position after this module's pre-hook; `next` its next use there.
+static void release(struct trace *t, const struct module *m, uint32_t now, uint32_t next,
+                    uint64_t max_reuse) {
+    bool reused = next < t->order_count && t->order_before[next] - t->order_before[now] < max_reuse;
+    if (reused)
+        return;
+    for (uint32_t i = m->first; i < m->first + m->count; i++) {
+        struct parameter *p = &t->parameters[i];
+        if (p->persistent || !p->available || p->recent > (int64_t)now)
+            continue;
+        p->available = false;
+        t->live -= p->numel;
+    }
+}
+
+static uint32_t use_after(const struct trace *t, uint32_t module, uint32_t now, uint32_t *latest) {
+    uint32_t at = latest[module];
+    while (at < now)
+        at = t->next_use[at];
+    latest[module] = at;
+    return at;
+}
+
+static void replay(struct trace *t, const struct recipe *r, struct zero3_traffic *out) {
+    uint32_t *latest = arena_array(t->arena, t->module_count, sizeof *latest);
+    for (uint32_t i = t->order_count; i-- > 0;)
+        latest[t->order[i]] = i;
+    uint32_t now = 0;
+    bool backward = false;
+    for (uint32_t i = 0; i < t->event_count; i++) {
+        const struct event *v = &t->events[i];
+        const struct module *m = &t->modules[v->module];
+        if (v->hook == HOOK_PRE_FORWARD || v->hook == HOOK_PRE_BACKWARD) {
+            backward = backward || v->hook == HOOK_PRE_BACKWARD;
+            demand_fetch(t, m, out, backward);
+            discard_own(t, m, now);
+            prefetch(t, r, out, backward);
+            now++;
+            if (t->live > out->peak_live_elements)
+                out->peak_live_elements = t->live;
+            if (!backward && t->live > out->forward_peak_elements)
+                out->forward_peak_elements = t->live;
+        } else {
+            release(t, m, now, use_after(t, v->module, now, latest), r->max_reuse_elements);
+        }
+    }
+}
+
+bool zero3_simulate(const struct model *m, const struct recipe *r, struct arena *scratch,
+                    struct zero3_traffic *out, struct err *e) {
+    struct trace t = {.model = m, .arena = scratch};
+    struct zero3_traffic result = {0};
+    if (m->unit_count == 0)
+        return err_set(e, ERR_INPUT, "%s: the model has no parameters to gather",
+                       m->name ? m->name : "model");
+    record(&t, r);
+    result.persistent_elements = mark_persistent(&t, r);
+    for (uint32_t i = 0; i < t.parameter_count; i++)
+        if (t.parameters[i].numel > result.largest_parameter_elements)
+            result.largest_parameter_elements = t.parameters[i].numel;
+    replay(&t, r, &result);
+    *out = result;
+    return true;
+}
