@@ -24,6 +24,7 @@ struct config_context {
     const struct model *model;      // resolves "auto"; NULL leaves framework defaults
     struct recipe_origins *origins; // may be NULL
     struct warnings *warnings;      // may be NULL
+    bool lenient; // what the framework refuses becomes a warning of kind WARNING_REFUSED
 };
 
 // Kind by content, not by file name.

@@ -24,11 +24,10 @@
 #define DERIVED(field, kind, text)                                                                 \
     { #field, kind, AT(field), .derived = true, ALONE, .help = text }
 
-// clang-format off
 const struct recipe_field recipe_fields[] = {
     CHOICE(strategy, strategy_names, "sharding strategy"),
-    {"framework", FIELD_CHOICE, AT(framework), framework_names, FRAMEWORK_COUNT, .derived = true, ALONE,
-     .help = "follows from strategy"},
+    {"framework", FIELD_CHOICE, AT(framework), framework_names, FRAMEWORK_COUNT, .derived = true,
+     ALONE, .help = "follows from strategy"},
     TEXT(framework_version, "deepspeed-X.Y.Z or torch-X.Y"),
     CHOICE(stack, stack_names, "kernel stack"),
     SWITCH(megatron_optimizer, "Megatron's distributed optimizer memory rules"),
@@ -125,7 +124,6 @@ const struct recipe_field recipe_fields[] = {
     SWITCH(base_4bit, "frozen base in 4 bit (QLoRA)"),
     NUMBER(frozen_fraction, "share of parameters frozen without LoRA"),
 };
-// clang-format on
 const size_t recipe_field_count = sizeof recipe_fields / sizeof recipe_fields[0];
 
 const struct recipe_field *recipe_field_find(const char *path) {

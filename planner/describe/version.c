@@ -63,13 +63,13 @@ bool version_warn(const char *text, struct arena *a, struct warnings *w, struct 
     if (v.major == m->major && v.minor == m->minor)
         return true;
     const char *path = arena_printf(a, "framework_version %s", text);
-    warnings_add(w, a, path,
+    warnings_add(w, a, WARNING_ASSUMED, path,
                  arena_printf(a, "rules follow %s-%u.%u.%u; other releases may differ",
                               names[v.framework], m->major, m->minor, m->patch));
     for (size_t i = 0; i < sizeof moved / sizeof moved[0]; i++) {
         const struct version *b = &moved[i].before;
         if (b->framework == v.framework && version_before(&v, b->major, b->minor, b->patch))
-            warnings_add(w, a, path, moved[i].text);
+            warnings_add(w, a, WARNING_ASSUMED, path, moved[i].text);
     }
     return true;
 }

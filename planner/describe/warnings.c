@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-void warnings_add(struct warnings *w, struct arena *a, const char *path, const char *text) {
+void warnings_add(struct warnings *w, struct arena *a, enum warning_kind kind, const char *path,
+                  const char *text) {
     if (w == NULL)
         return;
     if (w->count == w->capacity) {
@@ -14,5 +15,5 @@ void warnings_add(struct warnings *w, struct arena *a, const char *path, const c
         w->items = items;
         w->capacity = capacity;
     }
-    w->items[w->count++] = (struct warning){arena_strdup(a, path), arena_strdup(a, text)};
+    w->items[w->count++] = (struct warning){kind, arena_strdup(a, path), arena_strdup(a, text)};
 }

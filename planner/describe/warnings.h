@@ -6,7 +6,17 @@
 
 #include <stddef.h>
 
+enum warning_kind {
+    WARNING_UNKNOWN,    // key nobody reads
+    WARNING_INERT,      // accepted by the framework, without effect here
+    WARNING_DEPRECATED, // old name or form
+    WARNING_REFUSED,    // the framework itself stops here (only from a lenient reader)
+    WARNING_ASSUMED,    // the file leaves it open; a value was taken
+    WARNING_KIND_COUNT
+};
+
 struct warning {
+    enum warning_kind kind;
     const char *path; // "ds_config.json:12 zero_optimization.stage3_prefetch_bucket_sise"
     const char *text; // one sentence
 };
@@ -18,4 +28,5 @@ struct warnings {
 };
 
 // `w` may be NULL. Both texts are copied.
-void warnings_add(struct warnings *w, struct arena *a, const char *path, const char *text);
+void warnings_add(struct warnings *w, struct arena *a, enum warning_kind kind, const char *path,
+                  const char *text);
