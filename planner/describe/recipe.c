@@ -56,7 +56,7 @@ const char *const wrap_names[WRAP_COUNT] = {"block", "model", "size"};
 const char *const prefetch_names[PREFETCH_COUNT] = {"backward-pre", "backward-post", "none"};
 const char *const overlap_names[OVERLAP_OFF + 1] = {"default", "on", "off"};
 
-static enum framework framework_of(enum strategy s) {
+enum framework recipe_framework(enum strategy s) {
     switch (s) {
     case STRATEGY_DDP:
         return FRAMEWORK_DDP;
@@ -167,7 +167,7 @@ static void default_switches(struct recipe *r) {
 }
 
 void recipe_defaults(enum strategy s, struct recipe *out) {
-    struct recipe r = {.strategy = s, .framework = framework_of(s)};
+    struct recipe r = {.strategy = s, .framework = recipe_framework(s)};
     r.tp = r.cp = r.pp = r.ep = 1;
     r.micro_batch = r.grad_accum = 1;
     r.precision = PRECISION_BF16_MIXED;
@@ -466,7 +466,7 @@ bool recipe_resolve(struct recipe *r, const struct model *m, const struct cluste
                     struct err *e) {
     assert((unsigned)r->strategy < STRATEGY_COUNT && (unsigned)r->precision < PRECISION_COUNT);
     struct recipe next = *r;
-    next.framework = framework_of(next.strategy);
+    next.framework = recipe_framework(next.strategy);
     if (!resolve_parallel(&next, e) || !resolve_groups(&next, c, e))
         return false;
     resolve_types(&next);

@@ -136,6 +136,7 @@ void recipe_defaults(enum strategy s, struct recipe *out);
 bool recipe_resolve(struct recipe *r, const struct model *m, const struct cluster *c, struct err *e);
 // Batch: of micro_batch, grad_accum and global_batch the one that is 0 is derived.
 bool recipe_strategy_parse(const char *text, enum strategy *out, uint64_t *reshard_group, struct err *e);
+enum framework recipe_framework(enum strategy s);
 bool recipe_is_deepspeed(const struct recipe *r);
 bool recipe_is_fsdp1(const struct recipe *r);
 bool recipe_is_fsdp2(const struct recipe *r);

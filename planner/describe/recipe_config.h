@@ -9,6 +9,7 @@
 #include "describe/warnings.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 enum config_kind {
     CONFIG_DEEPSPEED,
@@ -19,11 +20,19 @@ enum config_kind {
 };
 extern const char *const config_kind_names[CONFIG_KIND_COUNT];
 
+// What a file says about the launch rather than the recipe; 0 = not said.
+struct config_facts {
+    enum config_kind kind;
+    uint64_t processes, machines;
+    const char *deepspeed_file; // that an accelerate file points to
+};
+
 struct config_context {
     struct arena *arena;
     const struct model *model;      // resolves "auto"; NULL leaves framework defaults
     struct recipe_origins *origins; // may be NULL
     struct warnings *warnings;      // may be NULL
+    struct config_facts *facts;     // may be NULL
     bool lenient; // what the framework refuses becomes a warning of kind WARNING_REFUSED
 };
 
@@ -34,5 +43,10 @@ bool recipe_read_config(const char *path, const struct config_context *x, struct
                         struct err *e);
 bool recipe_read_deepspeed(const char *path, const struct config_context *x, struct recipe *out,
                            struct err *e);
+// The arguments of torch's fully_shard as `shardplan emit fsdp2` writes them.
+bool recipe_read_fsdp2(const char *path, const struct config_context *x, struct recipe *out,
+                       struct err *e);
+bool recipe_read_torchtitan(const char *path, const struct config_context *x, struct recipe *out,
+                            struct err *e);
 bool recipe_read_accelerate(const char *path, const struct config_context *x, struct recipe *out,
                             struct err *e);

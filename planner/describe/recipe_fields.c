@@ -222,6 +222,7 @@ bool recipe_field_set(struct recipe *r, const char *path, const char *value, str
                        f->help);
     if (!set_value((char *)r + f->offset, f, value, a, e))
         return false;
+    r->framework = recipe_framework(r->strategy);
     if (f->given_offset != SIZE_MAX)
         *(bool *)((char *)r + f->given_offset) = true;
     return true;

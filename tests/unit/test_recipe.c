@@ -12,10 +12,10 @@
 #include <string.h>
 
 static const struct tensor block_tensors[] = {
-    {"q.weight", "attn.q_proj", TENSOR_LINEAR, 64, 64, 1},
-    {"v.weight", "attn.v_proj", TENSOR_LINEAR, 32, 64, 1},
-    {"up.weight", "mlp.up_proj", TENSOR_LINEAR, 128, 64, 1},
-    {"norm.weight", "norm", TENSOR_NORM, 64, 1, 1},
+    {.module = "attn.q_proj", .role = TENSOR_LINEAR, .rows = 64, .cols = 64, .count = 1},
+    {.module = "attn.v_proj", .role = TENSOR_LINEAR, .rows = 32, .cols = 64, .count = 1},
+    {.module = "mlp.up_proj", .role = TENSOR_LINEAR, .rows = 128, .cols = 64, .count = 1},
+    {.module = "norm", .role = TENSOR_NORM, .rows = 64, .cols = 1, .count = 1},
 };
 static const struct model_unit units[] = {
     {UNIT_BLOCK, "layers", 4, false, block_tensors, 4, 64 * 64 + 32 * 64 + 128 * 64 + 64},

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "describe/import_text.h"
+
+#include "base/units.h"
+#include "describe/recipe_fields.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+char *import_text_read(const char *path, struct arena *a, size_t *bytes, struct err *e) {
+    FILE *f = fopen(path, "rb");
+    if (f == NULL) {
+        err_set(e, ERR_INPUT, "%s: %s", path, strerror(errno));
+        return NULL;
+    }
+    char *text = arena_alloc(a, UNITS_MIB + 1), *out = NULL;
+    size_t n = fread(text, 1, UNITS_MIB + 1, f);
+    if (ferror(f))
+        err_set(e, ERR_INPUT, "%s: %s", path, strerror(errno));
+    else if (n > UNITS_MIB)
+        err_set(e, ERR_INPUT, "%s: larger than 1 MiB; not a configuration file", path);
+    else if (memchr(text, '\0', n) != NULL)
+        err_set(e, ERR_INPUT, "%s: not a text file", path);
+    else
+        out = text;
+    fclose(f);
+    if (out != NULL) {
+        out[n] = '\0';
+        *bytes = n;
+    }
+    return out;
+}
+
+bool import_text_fields(const char *path, const char *text, const struct config_context *x,
+                        struct recipe *r, struct err *e) {
+    const char *mark = "# shardplan: ";
+    unsigned line = 1;
+    for (const char *at = text; *at; line++) {
+        size_t n = strcspn(at, "\r\n");
+        const char *eq = memchr(at, '=', n);
+        if (strncmp(at, mark, strlen(mark)) == 0 && eq != NULL) {
+            const char *name = at + strlen(mark);
+            const char *key = arena_printf(x->arena, "%.*s", (int)(eq - name), name);
+            const char *value =
+                arena_printf(x->arena, "%.*s", (int)(n - (size_t)(eq + 1 - at)), eq + 1);
+            if (!recipe_field_set(r, key, value, x->arena, e)) {
+                err_note(e, "%s:%u", path, line);
+                return false;
+            }
+        }
+        at += n + (at[n] != '\0');
+    }
+    return true;
+}
