@@ -1,5 +1,7 @@
+# shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by run.sh and test.sh: finds what a build needs and installs what is missing.
+# shellcheck disable=SC2034 # the rows are for the scripts that source this
 # A row: what proves that it is there (command, pkg-config module or header), then its package.
 
 packages_build="
@@ -82,16 +84,20 @@ packages_need() {
     [ -z "$automatic" ] || packages_say "Not found (the build goes on without): $automatic"
     [ -n "$required" ] || return 0
     packages_say "Needed, by their Debian names: $required"
-    packages_say "This system has no apt: install them with its own package manager, then run again."
+    packages_say "This system has no apt: install them in its own way, then run again."
     exit 4
   fi
   packages_say "Installing: $required$automatic"
-  packages_as_root apt-get -o DPkg::Lock::Timeout=120 update -q || packages_say "apt-get update failed"
+  packages_as_root apt-get -o DPkg::Lock::Timeout=120 update -q ||
+    packages_say "apt-get update failed"
   # shellcheck disable=SC2086 # lists of words
-  if ! packages_install $required $automatic; then
-    [ -z "$required" ] || packages_install $required || { packages_say "Needed: $required"; exit 4; }
-    for package in $automatic; do
-      packages_install "$package" || packages_say "Going on without $package"
-    done
+  packages_install $required $automatic && return 0
+  # shellcheck disable=SC2086
+  if [ -n "$required" ] && ! packages_install $required; then
+    packages_say "Needed, and could not be installed: $required"
+    exit 4
   fi
+  for package in $automatic; do
+    packages_install "$package" || packages_say "Going on without $package"
+  done
 }

@@ -45,8 +45,8 @@ run() {
     return
   }
   printf '%s\n' "$counts" | sed '$d'
-  set -- $(printf '%s\n' "$counts" | tail -n 1)
-  passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
+  read -r p f s <<<"$(printf '%s\n' "$counts" | tail -n 1)"
+  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 }
 
 export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=1:protect_shadow_gap=0}"
@@ -65,5 +65,6 @@ else
   echo "SKIP  build clang: clang is not installed"
   skipped=$((skipped + 1))
 fi
-command -v nvcc >/dev/null 2>&1 || echo "NOTE  CUDA kernels were not compiled: nvcc is not installed"
+command -v nvcc >/dev/null 2>&1 ||
+  echo "NOTE  CUDA kernels were not compiled: nvcc is not installed"
 finish
