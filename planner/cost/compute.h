@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time, FLOPs and bytes of compute: GEMM law, attention, memory-bound kernels, host issue, optimizers.
+// Time, FLOPs and bytes of compute: GEMM law, attention, memory-bound kernels, host issue,
+// optimizers.
 #pragma once
 
 #include "base/kinds.h"
@@ -19,25 +20,38 @@ struct gemm_shape {
 // One unit instance in one direction for one micro-batch.
 struct unit_cost {
     double duration_s, low_s, high_s; // GPU time of the kernels, back to back
-    double issue_s;                   // host time to issue them
-    double flop;                      // executed, recompute included
-    double model_flop;                // without recompute, causal attention (DESIGN mfu)
-    double memory_bytes;              // HBM traffic of the memory-bound kernels
+    double collective_s; // of it: tensor- and context-parallel collectives inside the node
+    double issue_s;      // host time to issue them, wrapper hooks included
+    double flop;         // executed, recompute included
+    double model_flop;   // without recompute, causal attention (DESIGN mfu)
+    double memory_bytes; // HBM traffic of the memory-bound kernels
     uint64_t kernels;
     struct gemm_shape shapes[COMPUTE_SHAPES_MAX];
     size_t shape_count;
 };
 
-// Forward and backward (backward includes the recipe's recompute) of a unit class.
-void compute_unit(const struct model *m, const struct cluster *c, const struct recipe *r, const struct model_unit *u,
-                  struct unit_cost *forward, struct unit_cost *backward);
-// Loss head beyond the head GEMM is part of UNIT_HEAD (for tied models: the final norm's successor head too).
+// Forward and backward (backward includes the recipe's recompute) of a unit class; docs/method.md
+// §compute. Loss head beyond the head GEMM is part of UNIT_HEAD (for tied models: the final norm's
+// successor head too).
+void compute_unit(const struct model *m, const struct cluster *c, const struct recipe *r,
+                  const struct model_unit *u, struct unit_cost *forward,
+                  struct unit_cost *backward);
+// Forward matmul, `count` launches; docs/method.md §gemm.
 double compute_gemm_s(const struct gpu *g, enum kernel_stack s, const struct gemm_shape *shape);
+// One memory-bound kernel that reads and writes `bytes` in total.
 double compute_memory_bound_s(const struct gpu *g, enum kernel_stack s, double bytes);
-// GPU optimizer step over n elements held by this rank (foreach, fused), seconds.
+// Share of its speed that compute loses while a collective runs on the same GPU (SMs and HBM).
+double compute_overlap_loss(const struct gpu *g, enum kernel_stack s);
+// Host time per optimizer step outside the model: data, logging, zeroing, scheduler.
+double compute_step_host_s(const struct cluster *c, const struct recipe *r);
+// One flush of the caching allocator (synchronise, cudaFree, cudaMalloc), seconds.
+double compute_allocator_retry_s(const struct gpu *g, enum kernel_stack s);
+// GPU optimizer step over n elements held by this rank (foreach, fused), clip included, seconds.
 double compute_optimizer_s(const struct cluster *c, const struct recipe *r, double elements);
-// CPU Adam over `elements` of the WHOLE node (all its ranks together), seconds; floor 28 B / STREAM.
+// CPU Adam over `elements` of the WHOLE node (all its ranks together), seconds; floor 28 B /
+// STREAM.
 struct figure compute_cpu_adam_s(const struct cluster *c, const struct recipe *r, double elements);
-// model FLOPs of one optimizer step per GPU / MFU denominators (DESIGN §5 "mfu").
+// Model FLOPs of one optimizer step per GPU (DESIGN §5 "mfu"; hfu with recompute).
 double compute_model_flop(const struct model *m, const struct recipe *r, bool with_recompute);
+// Dense peak of the compute type.
 double compute_peak_flop_per_s(const struct gpu *g, const struct recipe *r);

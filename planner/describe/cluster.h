@@ -15,7 +15,7 @@
 enum kernel_stack { STACK_EAGER, STACK_COMPILED, STACK_MEGATRON, STACK_COUNT };
 #define GPU_KERNEL_CONSTANTS 24
 struct gpu_kernels {
-    struct figure constants[GPU_KERNEL_CONSTANTS]; // indexed by enum kernel_constant in cost/compute.h
+    struct figure constants[GPU_KERNEL_CONSTANTS]; // indexed by enum kernel_constant in describe/gpu_kernels.h
 };
 
 struct gpu {
