@@ -30,12 +30,12 @@ enum generation { GEN_VOLTA, GEN_AMPERE, GEN_HOPPER, GEN_BLACKWELL, GEN_OTHER, G
 // What a part without figures of its own inherits: the fitted values of its generation's parts,
 // rounded, and used with a wide interval. docs/method.md §gemm.
 static const double defaults[GEN_COUNT][KERNEL_CONSTANT_COUNT] = {
-    [GEN_VOLTA] = {0.60, 0.95, 1.0, 100, 25, 0.30, 0.25, 0.82, 6e-6, 2e-5, 1e-3, 5e-2, 0.2, 2e-2},
-    [GEN_AMPERE] = {0.80, 0.95, 1.0, 100, 25, 0.50, 0.35, 0.82, 5e-6, 6e-6, 4e-4, 3e-2, 0.2, 2e-2},
-    [GEN_HOPPER] = {0.65, 0.95, 0.9, 100, 30, 0.45, 0.35, 0.84, 5e-6, 6e-6, 4e-4, 3e-2, 0.2, 2e-2},
-    [GEN_BLACKWELL] = {0.62, 0.95, 0.9, 100, 34, 0.45, 0.35, 0.86, 5e-6, 6e-6, 4e-4, 3e-2, 0.2,
+    [GEN_VOLTA] = {0.60, 0.95, 1.0, 64, 16, 0.30, 0.25, 0.82, 4e-6, 2e-5, 1e-3, 5e-2, 0.2, 2e-2},
+    [GEN_AMPERE] = {0.82, 0.95, 1.0, 64, 22, 0.50, 0.35, 0.82, 3e-6, 6e-6, 4e-4, 3e-2, 0.2, 2e-2},
+    [GEN_HOPPER] = {0.65, 0.95, 0.9, 64, 27, 0.45, 0.35, 0.84, 3e-6, 6e-6, 4e-4, 3e-2, 0.2, 2e-2},
+    [GEN_BLACKWELL] = {0.62, 0.95, 0.9, 64, 30, 0.45, 0.35, 0.86, 3e-6, 6e-6, 4e-4, 3e-2, 0.2,
                        2e-2},
-    [GEN_OTHER] = {0.55, 0.95, 0.9, 100, 30, 0.35, 0.25, 0.80, 6e-6, 8e-6, 5e-4, 4e-2, 0.2, 2e-2},
+    [GEN_OTHER] = {0.55, 0.95, 0.9, 64, 27, 0.35, 0.25, 0.80, 4e-6, 8e-6, 5e-4, 4e-2, 0.2, 2e-2},
 };
 
 static enum generation generation_of(const struct gpu *g) {
