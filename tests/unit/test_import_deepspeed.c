@@ -16,40 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct model model = {
-    .name = "m", .layers = 32, .hidden = 4096, .max_positions = 8192};
-
-struct reading {
-    struct arena *a;
-    struct recipe r;
-    struct recipe_origins origins;
-    struct warnings warnings;
-    struct err e;
-    bool ok;
-};
-
-static struct reading read_text(const char *text, bool lenient) {
-    struct reading x = {.a = arena_create()};
-    char path[] = "/tmp/ds_config_XXXXXX";
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
-    close(fd);
-    struct config_context c = {.arena = x.a,
-                               .model = &model,
-                               .origins = &x.origins,
-                               .warnings = &x.warnings,
-                               .lenient = lenient};
-    x.ok = recipe_read_config(path, &c, &x.r, &x.e);
-    unlink(path);
-    return x;
-}
-
-static const char *field(struct reading *x, const char *name) {
-    const struct recipe_field *f = recipe_field_find(name);
-    assert_non_null(f);
-    return recipe_field_text(&x->r, f, x->a);
-}
+#include "config_reading.h"
 
 // Text of a configuration, then field = value pairs it must give.
 struct row {
@@ -192,14 +159,6 @@ static void test_refusals(void **state) {
             fail_msg("%s\nexpected '%s' in '%s'", refusals[i][0], refusals[i][1], x.e.text);
         arena_destroy(x.a);
     }
-}
-
-static bool warned(const struct reading *x, enum warning_kind kind, const char *text) {
-    for (size_t i = 0; i < x->warnings.count; i++)
-        if (x->warnings.items[i].kind == kind &&
-            (strstr(x->warnings.items[i].text, text) || strstr(x->warnings.items[i].path, text)))
-            return true;
-    return false;
 }
 
 static void test_warnings(void **state) {
