@@ -260,8 +260,9 @@ def check_shape(f):
 
 
 def parameter_limit(head):
-    """An arena and an error record come on top of what a function is about."""
-    extra = bool(re.search(r"struct err \*", head)) + bool(re.search(r"struct arena \*", head))
+    """An arena and an error record come on top of what a function is about; argc and argv are one."""
+    extra = int("argc" in head and "argv" in head)
+    extra += bool(re.search(r"struct err \*", head)) + bool(re.search(r"struct arena \*", head))
     return PARAMETERS + extra + 2 * ("__global__" in head)
 
 
