@@ -15,45 +15,59 @@
 enum kernel_stack { STACK_EAGER, STACK_COMPILED, STACK_MEGATRON, STACK_COUNT };
 #define GPU_KERNEL_CONSTANTS 24
 struct gpu_kernels {
-    struct figure constants[GPU_KERNEL_CONSTANTS]; // indexed by enum kernel_constant in describe/gpu_kernels.h
+    struct figure constants[GPU_KERNEL_CONSTANTS]; // by enum kernel_constant, describe/gpu_kernels.h
 };
 
 struct gpu {
     const char *id, *name, *vendor, *sm; // sm: "sm_90"
-    struct figure memory_nominal_bytes, memory_smi_bytes, memory_torch_bytes; // what each tool shows
+    const char *host;                    // cluster whose host "8xTHIS-GPU" borrows; NULL = none
+    struct figure memory_nominal_bytes, memory_smi_bytes,
+        memory_torch_bytes;                                         // what each tool shows
     struct figure context_bytes, nccl_first_bytes, nccl_next_bytes; // per process, per communicator
-    struct figure hbm_bytes_per_s, hbm_fraction; // peak, and the achieved share
-    struct figure peak_flop_per_s[DTYPE_COUNT];  // dense
-    struct figure matmul_fraction[DTYPE_COUNT];  // best large matmul over the dense peak
-    struct figure nvlink_bytes_per_s;            // per direction, all links; unknown = none
-    struct figure nvlink_busbw_bytes_per_s;      // ring collective on one full NVSwitch node
-    struct figure nvls_busbw_bytes_per_s;        // all-reduce with in-switch reduction
+    struct figure hbm_bytes_per_s, hbm_fraction;                    // peak, and the achieved share
+    struct figure peak_flop_per_s[DTYPE_COUNT];                     // dense
+    struct figure matmul_fraction[DTYPE_COUNT]; // best large matmul over the dense peak
+    struct figure nvlink_bytes_per_s;           // per direction, all links; unknown = none
+    struct figure nvlink_busbw_bytes_per_s;     // ring collective on one full NVSwitch node
+    struct figure nvls_busbw_bytes_per_s;       // all-reduce with in-switch reduction
     uint64_t nvlink_generation, nvlink_count, pcie_generation, pcie_lanes;
-    struct figure pcie_h2d_bytes_per_s, pcie_d2h_bytes_per_s;        // pinned, one way
+    struct figure pcie_h2d_bytes_per_s, pcie_d2h_bytes_per_s;           // pinned, one way
     struct figure pcie_h2d_both_bytes_per_s, pcie_d2h_both_bytes_per_s; // while the other runs
     struct gpu_kernels kernels[STACK_COUNT];
 };
 
-enum fabric_class { FABRIC_NVSWITCH, FABRIC_NVLINK_MESH, FABRIC_PCIE, FABRIC_XGMI, FABRIC_INFINIBAND, FABRIC_ROCE,
-                    FABRIC_EFA, FABRIC_TCPX, FABRIC_ETHERNET, FABRIC_CLASS_COUNT };
+enum fabric_class {
+    FABRIC_NVSWITCH,
+    FABRIC_NVLINK_MESH,
+    FABRIC_PCIE,
+    FABRIC_XGMI,
+    FABRIC_INFINIBAND,
+    FABRIC_ROCE,
+    FABRIC_EFA,
+    FABRIC_TCPX,
+    FABRIC_ETHERNET,
+    FABRIC_CLASS_COUNT
+};
 
 // Fitted collective coefficients (calibrate writes, collective reads); docs/method.md §collective.
 struct cluster_fit {
     enum collective collective;
     uint64_t nodes, ranks;
-    struct figure latency_s, busbw_bytes_per_s, half_bytes; // t = latency + S f / busbw * (1 + half/S)…
-    double min_payload_bytes, max_payload_bytes;            // measured range
+    struct figure latency_s, busbw_bytes_per_s,
+        half_bytes;                              // t = latency + S f / busbw * (1 + half/S)…
+    double min_payload_bytes, max_payload_bytes; // measured range
 };
 
 struct cluster {
     const char *name, *source;
     struct gpu gpu;
-    uint64_t nodes, gpus_per_node, gpus; // gpus = total used (may be less than nodes * gpus_per_node)
+    uint64_t nodes, gpus_per_node,
+        gpus; // gpus = total used (may be less than nodes * gpus_per_node)
     enum fabric_class intra_fabric, inter_fabric;
     uint64_t nics_per_node;
-    struct figure nic_bytes_per_s;       // one NIC, line rate
-    struct figure inter_efficiency;      // achieved share of line rate, large messages
-    uint64_t gpus_per_pcie_switch;       // GPUs that share one uplink; 1 = own
+    struct figure nic_bytes_per_s;  // one NIC, line rate
+    struct figure inter_efficiency; // achieved share of line rate, large messages
+    uint64_t gpus_per_pcie_switch;  // GPUs that share one uplink; 1 = own
     bool nic_shares_pcie_switch;
     struct figure pcie_switch_bytes_per_s;
     uint64_t sockets, numa_nodes;
@@ -63,13 +77,16 @@ struct cluster {
     struct figure nvme_read_bytes_per_s, nvme_write_bytes_per_s, nvme_capacity_bytes; // per node
     struct figure usd_per_gpu_hour;
     const char *price_date;
-    struct figure cpu_adam_s_per_param;  // per node, whole node busy; unknown = prior
+    struct figure cpu_adam_s_per_param; // per node, whole node busy; unknown = prior
     const struct cluster_fit *fits;
     size_t fit_count;
-    bool assumed_host;                   // "8xA100-80GB": host figures taken from that GPU's DGX
+    bool assumed_host; // "8xA100-80GB": host figures taken from that GPU's DGX
 };
 
-// Catalog name or alias, file, or "8xA100-80GB". models/defaults.json fills unknown figures as assumed.
+extern const char *const fabric_class_names[FABRIC_CLASS_COUNT]; // "nvswitch", "infiniband", …
+
+// Catalog name or alias, file, or "8xA100-80GB". models/defaults.json fills unknown figures as
+// assumed.
 bool cluster_load(const char *spec, struct arena *a, struct cluster *out, struct err *e);
 bool cluster_read(const char *path, struct arena *a, struct cluster *out, struct err *e);
 bool cluster_write(const char *path, const struct cluster *c, struct err *e);
