@@ -10,8 +10,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum graph_kind { GRAPH_GEMM, GRAPH_ELEMENTWISE, GRAPH_COLLECTIVE, GRAPH_COPY, GRAPH_NVME_READ, GRAPH_NVME_WRITE,
-                  GRAPH_ADAM, GRAPH_HOST, GRAPH_ALLOC, GRAPH_FREE, GRAPH_KIND_COUNT };
+enum graph_kind {
+    GRAPH_GEMM,
+    GRAPH_ELEMENTWISE,
+    GRAPH_COLLECTIVE,
+    GRAPH_COPY,
+    GRAPH_NVME_READ,
+    GRAPH_NVME_WRITE,
+    GRAPH_ADAM,
+    GRAPH_HOST,
+    GRAPH_ALLOC,
+    GRAPH_FREE,
+    GRAPH_KIND_COUNT
+};
 
 struct graph_shape { // a kernel aggregated into a compute task
     uint64_t m, n, k, count;
@@ -27,13 +38,13 @@ struct graph_task {
     const char *phase, *unit, *direction; // direction: h2d, d2h for copies; else NULL
     const struct graph_shape *shapes;
     size_t shape_count;
-    double flop, bytes;              // bytes: payload (full buffer) or memory traffic
+    double flop, bytes; // bytes: payload (full buffer) or memory traffic
     enum dtype dtype;
-    int group;                       // index into groups or -1
+    int group; // index into groups or -1
     enum collective collective;
-    uint32_t buffer;                 // for alloc and free; UINT32_MAX = none
+    uint32_t buffer; // for alloc and free; UINT32_MAX = none
     bool host_blocking;
-    double issue_s, duration_s;      // predicted
+    double issue_s, duration_s; // predicted
 };
 
 struct graph_group {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/stats.h"
+#include "base/units.h"
 
 enum field_type { FIELD_TEXT, FIELD_U64, FIELD_BOOL, FIELD_DOUBLE };
 
@@ -324,7 +325,7 @@ bool measure_read(const char *path, struct arena *a, struct measurement *out, st
         if (size < room)
             break;
         room *= 2;
-        char *bigger = room > ((size_t)1 << 30) ? NULL : realloc(text, room + 1);
+        char *bigger = room > UNITS_GIB ? NULL : realloc(text, room + 1);
         if (bigger == NULL)
             free(text);
         text = bigger;

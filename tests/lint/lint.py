@@ -43,8 +43,9 @@ MAY_PRINT = {
     "bench/launch.c": {"stderr", "_exit"},
 }
 SCALE = re.compile(
-    r"\b(?:1e\+?(?:3|6|9|12|15)|1000000(?:000)?(?:\.0)?|1024\.0|1073741824|1048576)[fFuUlL]*\b"
-    r"|\b1024[uUlL]*\s*\*|\*\s*1024\b|\b1[uUlL]*\s*<<\s*(?:20|30|40)\b"
+    r"(?<![\w.])(?:1e\+?(?:3|6|9|12|15)|1024\.0|1073741824|1048576)[fFuUlL]*\b"
+    r"|[*/]\s*1000(?:000)*(?:\.0)?\b|\b1000(?:000)*(?:\.0)?\s*[*/]"
+    r"|\b1024[uUlL]*\s*\*|\*\s*1024\b|\b1[uUlL]*\)?\s*<<\s*(?:20|30|40)\b"
 )
 UNFINISHED = re.compile(r"\b(?:TODO|FIXME|XXX)\b")
 
@@ -333,6 +334,7 @@ enum { LIMIT = 3 };
 
 // printf and 1e9 in a comment, "stdout" and 1024 * 1024 in a string
 static const char *const names[] = {"printf(1e9)", "exit"};
+static const double sizes[] = {1.1e9, 3.1e6, 1000};
 static const struct pair pairs[] = {{1, 2}, {3, 4}};
 static const struct {
     const char *alias, *name;
