@@ -147,8 +147,9 @@ static bool fail_resize(struct err *e, uint64_t gpus, uint64_t nodes, uint64_t p
 bool cluster_resize(struct cluster *c, uint64_t nodes, uint64_t gpus, struct err *e) {
     if (c->gpus_per_node == 0)
         return err_set(e, ERR_INPUT, "cluster %s has no GPUs per node", c->name);
-    if (nodes > 1000000 || gpus > 100000000)
-        return err_set(e, ERR_USAGE, "at most 1000000 nodes and 100000000 GPUs");
+    if (nodes > CLUSTER_NODES_MAX || gpus > CLUSTER_GPUS_MAX)
+        return err_set(e, ERR_USAGE, "at most %llu nodes and %llu GPUs", CLUSTER_NODES_MAX,
+                       CLUSTER_GPUS_MAX);
     if (nodes == 0 && gpus == 0)
         return true;
     if (nodes == 0)

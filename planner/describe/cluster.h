@@ -15,7 +15,8 @@
 enum kernel_stack { STACK_EAGER, STACK_COMPILED, STACK_MEGATRON, STACK_COUNT };
 #define GPU_KERNEL_CONSTANTS 24
 struct gpu_kernels {
-    struct figure constants[GPU_KERNEL_CONSTANTS]; // by enum kernel_constant, describe/gpu_kernels.h
+    struct figure
+        constants[GPU_KERNEL_CONSTANTS]; // by enum kernel_constant, describe/gpu_kernels.h
 };
 
 struct gpu {
@@ -91,7 +92,9 @@ bool cluster_load(const char *spec, struct arena *a, struct cluster *out, struct
 bool cluster_read(const char *path, struct arena *a, struct cluster *out, struct err *e);
 bool cluster_write(const char *path, const struct cluster *c, struct err *e);
 bool gpu_load(const char *spec, struct arena *a, struct gpu *out, struct err *e);
-// Change the node or GPU count; fails where it makes no sense.
+#define CLUSTER_NODES_MAX (1ULL << 20)
+#define CLUSTER_GPUS_MAX (1ULL << 26)
+// Change the node or GPU count (0 = follows from the other); fails where it makes no sense.
 bool cluster_resize(struct cluster *c, uint64_t nodes, uint64_t gpus, struct err *e);
 // Directory of the catalog: $SHARDPLAN_CATALOG, else the source tree's, else the installed one.
 const char *cluster_catalog_dir(void);

@@ -49,8 +49,8 @@ static const struct {
     size_t offset;
     uint64_t max;
 } numbers[] = {
-    CLUSTER_NUMBER(nodes, 1000000),           CLUSTER_NUMBER(gpus_per_node, 1024),
-    CLUSTER_NUMBER(gpus, 100000000),          CLUSTER_NUMBER(nics_per_node, 1024),
+    CLUSTER_NUMBER(nodes, CLUSTER_NODES_MAX), CLUSTER_NUMBER(gpus_per_node, 1024),
+    CLUSTER_NUMBER(gpus, CLUSTER_GPUS_MAX),   CLUSTER_NUMBER(nics_per_node, 1024),
     CLUSTER_NUMBER(gpus_per_pcie_switch, 64), CLUSTER_NUMBER(sockets, 64),
     CLUSTER_NUMBER(numa_nodes, 256),
 };

@@ -128,8 +128,7 @@ static bool read_by_dtype(struct json_node n, const char *key, struct arena *a, 
 
 static bool read_kernels(struct json_node n, struct arena *a, struct gpu *g, struct err *e) {
     struct json_node o;
-    return !json_find(n, "kernels", &o) || json_is_null(o) ||
-           gpu_kernels_read(o, a, g->kernels, e);
+    return !json_find(n, "kernels", &o) || json_is_null(o) || gpu_kernels_read(o, a, g->kernels, e);
 }
 
 static bool read_numbers(struct json_node n, struct gpu *g, struct err *e) {

@@ -13,13 +13,13 @@
 
 // Public Llama-like shapes; the shorthand takes the nearest and then fits the number of layers.
 static const struct {
-    double parameters;
+    double billions;
     uint64_t layers, hidden, heads, kv_heads, ffn;
 } shapes[] = {
-    {1.6e8, 12, 768, 12, 12, 3072},    {1.1e9, 22, 2048, 32, 4, 5632},
-    {3.4e9, 26, 3200, 32, 32, 8640},   {6.7e9, 32, 4096, 32, 32, 11008},
-    {1.3e10, 40, 5120, 40, 40, 13824}, {3.25e10, 60, 6656, 52, 52, 17920},
-    {6.9e10, 80, 8192, 64, 8, 28672},  {4.05e11, 126, 16384, 128, 8, 53248},
+    {0.16, 12, 768, 12, 12, 3072}, {1.1, 22, 2048, 32, 4, 5632},
+    {3.4, 26, 3200, 32, 32, 8640}, {6.7, 32, 4096, 32, 32, 11008},
+    {13, 40, 5120, 40, 40, 13824}, {32.5, 60, 6656, 52, 52, 17920},
+    {69, 80, 8192, 64, 8, 28672},  {405, 126, 16384, 128, 8, 53248},
 };
 #define SHORTHAND_VOCAB 32000
 #define SHORTHAND_POSITIONS 4096
@@ -36,10 +36,10 @@ static bool model_shorthand(const char *spec, struct arena *a, struct model *out
         return false;
     if (wanted < (uint64_t)UNITS_MEGA)
         return err_set(e, ERR_INPUT, "model \"%s\": at least 1M parameters", spec);
+    double billions = (double)wanted / UNITS_GIGA;
     size_t best = 0;
     for (size_t i = 1; i < sizeof shapes / sizeof shapes[0]; i++)
-        if (fabs(log((double)wanted / shapes[i].parameters)) <
-            fabs(log((double)wanted / shapes[best].parameters)))
+        if (fabs(log(billions / shapes[i].billions)) < fabs(log(billions / shapes[best].billions)))
             best = i;
     struct model m = {.layers = 1,
                       .hidden = shapes[best].hidden,

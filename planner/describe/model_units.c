@@ -327,15 +327,16 @@ static bool check_ranges(const struct model *m, struct err *e) {
         {"qk_rope_head_dim", m->qk_rope_head_dim, 0, MODEL_HEADS_MAX},
         {"v_head_dim", m->v_head_dim, 0, MODEL_HEADS_MAX},
     };
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
-        if (fields[i].value < fields[i].min || fields[i].value > fields[i].max)
-            return err_set(e, ERR_INPUT,
-                           "model %s: %s is %" PRIu64 ", expected %" PRIu64 " to %" PRIu64,
-                           m->name ? m->name : "", fields[i].name, fields[i].value, fields[i].min,
-                           fields[i].max);
+    const char *name = m->name ? m->name : "";
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        if (fields[i].value == 0 && fields[i].min > 0)
+            return err_set(e, ERR_INPUT, "model %s: %s is missing or zero", name, fields[i].name);
+        if (fields[i].value > fields[i].max)
+            return err_set(e, ERR_INPUT, "model %s: %s is %" PRIu64 ", the limit is %" PRIu64, name,
+                           fields[i].name, fields[i].value, fields[i].max);
+    }
     return true;
 }
-
 static bool check_shape(const struct model *m, struct err *e) {
     const char *name = m->name ? m->name : "";
     if (m->kv_lora_rank == 0 && m->head_dim == 0)

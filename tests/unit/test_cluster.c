@@ -179,7 +179,7 @@ static void bad_files_are_refused(void **state) {
     refuse("{\"base\": \"dgx-h100\",\n\"inter_fabric\": \"infinband\"}",
            ":2 $.inter_fabric: unknown fabric \"infinband\"; did you mean infiniband");
     refuse("{\"base\": \"dgx-h100\",\n\"nodes\": 20000000}",
-           ":2 $.nodes: 20000000 is above the limit of 1000000");
+           ":2 $.nodes: 20000000 is above the limit of 1048576");
     refuse("{\"base\": \"dgx-h100\",\n\"nic_bytes_per_s\": {\"value\": -1, \"provenance\": "
            "\"spec\", \"source\": \"x\"}}",
            ":2 $.nic_bytes_per_s: a known figure is above zero");
