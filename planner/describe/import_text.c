@@ -8,14 +8,32 @@
 #include <stdio.h>
 #include <string.h>
 
+// Grows by doubling, so that a small file costs a small arena.
+static char *read_all(FILE *f, struct arena *a, size_t *bytes) {
+    size_t capacity = 4 * UNITS_KIB, n = 0;
+    char *text = arena_alloc(a, capacity + 1);
+    for (;;) {
+        n += fread(text + n, 1, capacity - n, f);
+        if (n < capacity || n > UNITS_MIB)
+            break;
+        char *larger = arena_alloc(a, 2 * capacity + 1);
+        memcpy(larger, text, n);
+        text = larger;
+        capacity *= 2;
+    }
+    text[n] = '\0';
+    *bytes = n;
+    return text;
+}
+
 char *import_text_read(const char *path, struct arena *a, size_t *bytes, struct err *e) {
     FILE *f = fopen(path, "rb");
     if (f == NULL) {
         err_set(e, ERR_INPUT, "%s: %s", path, strerror(errno));
         return NULL;
     }
-    char *text = arena_alloc(a, UNITS_MIB + 1), *out = NULL;
-    size_t n = fread(text, 1, UNITS_MIB + 1, f);
+    size_t n = 0;
+    char *text = read_all(f, a, &n), *out = NULL;
     if (ferror(f))
         err_set(e, ERR_INPUT, "%s: %s", path, strerror(errno));
     else if (n > UNITS_MIB)
@@ -25,10 +43,8 @@ char *import_text_read(const char *path, struct arena *a, size_t *bytes, struct 
     else
         out = text;
     fclose(f);
-    if (out != NULL) {
-        out[n] = '\0';
+    if (out != NULL)
         *bytes = n;
-    }
     return out;
 }
 

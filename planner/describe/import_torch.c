@@ -122,8 +122,10 @@ static bool read_fully_shard(struct torch *t, struct json_node root) {
     static const char *const keys[] = {"reshard_after_forward", "mp_policy", "offload_policy"};
     static const char *const axes[] = {"replicate", "shard"};
     struct json_node shard, n;
-    if (!json_check_keys(root, top, 2, t->e) || !json_find(root, "fully_shard", &shard))
+    if (!json_check_keys(root, top, 2, t->e))
         return false;
+    if (!json_find(root, "fully_shard", &shard))
+        return json_fail(root, t->e, "expected an object with fully_shard");
     t->line = (unsigned)json_line(shard);
     if (!json_is_object(shard))
         return json_fail(shard, t->e, "expected an object of fully_shard's arguments");

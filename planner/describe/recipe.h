@@ -7,86 +7,137 @@
 #include "base/kinds.h"
 #include "describe/cluster.h"
 #include "describe/model.h"
+#include "describe/recipe_origin.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum strategy {
-    STRATEGY_DDP, STRATEGY_ZERO1, STRATEGY_ZERO2, STRATEGY_ZERO3, STRATEGY_FSDP1, STRATEGY_FSDP2, STRATEGY_HSDP,
-    STRATEGY_FSDP1_GRAD_OP, STRATEGY_FSDP1_NOSHARD, STRATEGY_FSDP1_HYBRID, STRATEGY_FSDP1_HYBRID_ZERO2,
-    STRATEGY_FSDP2_NORESHARD, STRATEGY_FSDP2_RESHARD, // reshard_group = K
-    STRATEGY_MICS, STRATEGY_ZEROPP,
+    STRATEGY_DDP,
+    STRATEGY_ZERO1,
+    STRATEGY_ZERO2,
+    STRATEGY_ZERO3,
+    STRATEGY_FSDP1,
+    STRATEGY_FSDP2,
+    STRATEGY_HSDP,
+    STRATEGY_FSDP1_GRAD_OP,
+    STRATEGY_FSDP1_NOSHARD,
+    STRATEGY_FSDP1_HYBRID,
+    STRATEGY_FSDP1_HYBRID_ZERO2,
+    STRATEGY_FSDP2_NORESHARD,
+    STRATEGY_FSDP2_RESHARD, // reshard_group = K
+    STRATEGY_MICS,
+    STRATEGY_ZEROPP,
     STRATEGY_COUNT
 };
 #define STRATEGY_ALL_COUNT 7 // "all" = the first seven
 
-enum framework { FRAMEWORK_DDP, FRAMEWORK_FSDP1, FRAMEWORK_FSDP2, FRAMEWORK_DEEPSPEED, FRAMEWORK_COUNT };
-enum precision { PRECISION_FP32, PRECISION_BF16_PURE, PRECISION_BF16_MIXED, PRECISION_FP16_MIXED, PRECISION_AMP_BF16,
-                 PRECISION_FP8, PRECISION_COUNT };
-enum optimizer { OPTIMIZER_ADAMW, OPTIMIZER_ADAMW_BF16, OPTIMIZER_ADAMW8BIT, OPTIMIZER_SGD, OPTIMIZER_ADAFACTOR,
-                 OPTIMIZER_MUON, OPTIMIZER_NONE, OPTIMIZER_COUNT };
-enum recompute { RECOMPUTE_NONE, RECOMPUTE_FULL, RECOMPUTE_SELECTIVE_ATTENTION, RECOMPUTE_SELECTIVE_OP, RECOMPUTE_EVERY_N,
-                 RECOMPUTE_COUNT };
+enum framework {
+    FRAMEWORK_DDP,
+    FRAMEWORK_FSDP1,
+    FRAMEWORK_FSDP2,
+    FRAMEWORK_DEEPSPEED,
+    FRAMEWORK_COUNT
+};
+enum precision {
+    PRECISION_FP32,
+    PRECISION_BF16_PURE,
+    PRECISION_BF16_MIXED,
+    PRECISION_FP16_MIXED,
+    PRECISION_AMP_BF16,
+    PRECISION_FP8,
+    PRECISION_COUNT
+};
+enum optimizer {
+    OPTIMIZER_ADAMW,
+    OPTIMIZER_ADAMW_BF16,
+    OPTIMIZER_ADAMW8BIT,
+    OPTIMIZER_SGD,
+    OPTIMIZER_ADAFACTOR,
+    OPTIMIZER_MUON,
+    OPTIMIZER_NONE,
+    OPTIMIZER_COUNT
+};
+enum recompute {
+    RECOMPUTE_NONE,
+    RECOMPUTE_FULL,
+    RECOMPUTE_SELECTIVE_ATTENTION,
+    RECOMPUTE_SELECTIVE_OP,
+    RECOMPUTE_EVERY_N,
+    RECOMPUTE_COUNT
+};
 enum attention { ATTENTION_FLASH, ATTENTION_MATH, ATTENTION_COUNT };
 enum loss_head { LOSS_TORCH, LOSS_FUSED, LOSS_CHUNKED, LOSS_COUNT };
 enum wrap { WRAP_BLOCK, WRAP_MODEL, WRAP_SIZE, WRAP_COUNT };
 enum offload { OFFLOAD_NONE, OFFLOAD_CPU, OFFLOAD_NVME, OFFLOAD_COUNT };
-enum prefetch { PREFETCH_BACKWARD_PRE, PREFETCH_BACKWARD_POST, PREFETCH_BACKWARD_NONE, PREFETCH_COUNT };
+enum prefetch {
+    PREFETCH_BACKWARD_PRE,
+    PREFETCH_BACKWARD_POST,
+    PREFETCH_BACKWARD_NONE,
+    PREFETCH_COUNT
+};
 enum adam_software { ADAM_OWN, ADAM_DEEPSPEED, ADAM_TORCH, ADAM_SOFTWARE_COUNT };
-enum overlap { OVERLAP_DEFAULT, OVERLAP_ON, OVERLAP_OFF }; // DEFAULT: on for stage 3, off for 1 and 2
+enum overlap {
+    OVERLAP_DEFAULT,
+    OVERLAP_ON,
+    OVERLAP_OFF
+}; // DEFAULT: on for stage 3, off for 1 and 2
 
 struct recipe {
     enum strategy strategy;
     enum framework framework;
-    const char *framework_version;      // "deepspeed-0.19.6", "torch-2.9"
-    enum kernel_stack stack;            // eager | compiled | megatron; --compile sets compiled
-    bool megatron_optimizer;            // Megatron's distributed optimizer memory rules
+    const char *framework_version; // "deepspeed-0.19.6", "torch-2.9"
+    enum kernel_stack stack;       // eager | compiled | megatron; --compile sets compiled
+    bool megatron_optimizer;       // Megatron's distributed optimizer memory rules
     // N = S * R, filled by recipe_resolve. zero++ shards its states over all of world; there
     // shard_group is the secondary (hpZ) group. Given before recipe_resolve: a shard group wish.
     uint64_t world, shard_group, replica_group;
-    uint64_t reshard_group;             // fsdp2-reshard=K
-    uint64_t tp, cp, pp, ep;            // 1 = off
+    uint64_t reshard_group;  // fsdp2-reshard=K
+    uint64_t tp, cp, pp, ep; // 1 = off
     enum wrap wrap;
-    uint64_t wrap_parameters;           // WRAP_SIZE: units merge up to this many parameters
+    uint64_t wrap_parameters; // WRAP_SIZE: units merge up to this many parameters
     // Batch
     uint64_t seq, micro_batch, grad_accum, global_batch; // global_batch in sequences; 0 = derived
-    double tokens;                      // training length; 0 = not asked
-    bool no_sync;                       // accumulate without communication where the framework can
+    double tokens;                                       // training length; 0 = not asked
+    bool no_sync; // accumulate without communication where the framework can
     // Precision (types resolved from `precision` unless overridden)
     enum precision precision;
     enum dtype param_dtype, compute_dtype, grad_dtype, reduce_dtype, master_dtype, state_dtype;
-    bool has_master;                    // a separate fp32 copy beside param_dtype
+    bool has_master; // a separate fp32 copy beside param_dtype
     bool reduce_dtype_given;
     enum optimizer optimizer;
-    bool optimizer_fused, optimizer_foreach; // torch.optim implementation; foreach is torch's default
-    double clip;                        // 0 = off
+    bool optimizer_fused,
+        optimizer_foreach; // torch.optim implementation; foreach is torch's default
+    double clip;           // 0 = off
     // Activations
     enum recompute recompute;
-    uint64_t recompute_every;           // every-N
+    uint64_t recompute_every; // every-N
     enum attention attention;
     enum loss_head loss;
     bool compile;
-    bool loss_eager;                    // compiled model, eager loss (torchtitan before 2025)
-    bool tp_without_sequence_parallel;  // norms and residuals not split over tp
-    bool expandable_segments;           // PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
-    bool activation_offload;            // saved activations to host
+    bool loss_eager;                   // compiled model, eager loss (torchtitan before 2025)
+    bool tp_without_sequence_parallel; // norms and residuals not split over tp
+    bool expandable_segments;          // PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+    bool activation_offload;           // saved activations to host
     // Offload
     enum offload offload_optimizer, offload_param;
     bool pin_memory;
-    double offload_ratio;               // Twin-Flow; 1 = everything
+    double offload_ratio; // Twin-Flow; 1 = everything
     bool super_offload;
     enum adam_software adam_software;
     bool pipeline_read, pipeline_write; // NVMe optimizer swapper
-    uint64_t nvme_buffer_count_optimizer, nvme_buffer_count_param, nvme_buffer_elements_param, max_in_cpu_elements;
+    uint64_t nvme_buffer_count_optimizer, nvme_buffer_count_param, nvme_buffer_elements_param,
+        max_in_cpu_elements;
     uint64_t aio_block_bytes, aio_queue_depth, aio_threads;
     // DeepSpeed
-    uint64_t reduce_bucket_elements, prefetch_bucket_elements, max_live_elements, max_reuse_elements,
-        persistence_elements, model_persistence_elements, sub_group_elements;
+    uint64_t reduce_bucket_elements, prefetch_bucket_elements, max_live_elements,
+        max_reuse_elements, persistence_elements, model_persistence_elements, sub_group_elements;
     enum overlap overlap_comm;
-    bool contiguous_gradients, reduce_scatter, multi_rank_bucket, round_robin_gradients, allgather_sequential,
-        all_reduce_for_fetch, gather_16bit_on_save, zero_init, zero_init_given;
-    enum dtype grad_accum_dtype;        // DeepSpeed data_types.grad_accum_dtype
+    bool contiguous_gradients, reduce_scatter, multi_rank_bucket, round_robin_gradients,
+        allgather_sequential, all_reduce_for_fetch, gather_16bit_on_save, zero_init,
+        zero_init_given;
+    enum dtype grad_accum_dtype; // DeepSpeed data_types.grad_accum_dtype
     bool grad_accum_dtype_given;
     bool bf16_optimizer_states, bf16_master_weights_and_grads;
     // ZeRO++ switches
@@ -98,21 +149,10 @@ struct recipe {
     enum prefetch backward_prefetch;
     bool cpu_ram_efficient_loading, sync_module_states, meta_init, full_state_dict;
     // Fine-tuning
-    uint64_t lora_rank;                 // 0 = off
-    const char *lora_targets;           // comma-separated module suffixes; NULL = all linear of blocks
-    bool base_4bit;                     // QLoRA: frozen base in 4 bit
-    double frozen_fraction;             // share of parameters frozen without LoRA
-};
-
-// Where a resolved value came from, for the plan's inputs[] ("default", "option", "ds_config.json:12").
-struct recipe_origin {
-    const char *path;   // "zero_optimization.reduce_bucket_size"
-    const char *value;  // as text
-    const char *source;
-};
-struct recipe_origins {
-    struct recipe_origin *items;
-    size_t count, capacity;
+    uint64_t lora_rank;       // 0 = off
+    const char *lora_targets; // comma-separated module suffixes; NULL = all linear of blocks
+    bool base_4bit;           // QLoRA: frozen base in 4 bit
+    double frozen_fraction;   // share of parameters frozen without LoRA
 };
 
 extern const char *const strategy_names[STRATEGY_COUNT]; // and one table per enum below
@@ -133,20 +173,22 @@ extern const char *const overlap_names[OVERLAP_OFF + 1];
 void recipe_defaults(enum strategy s, struct recipe *out);
 // Fill derived fields (types, groups, batch) for this model and cluster; rejects what can't run
 // (indivisible groups, offload_param below stage 3, fp8 on a GPU without it, unknown --tp use).
-bool recipe_resolve(struct recipe *r, const struct model *m, const struct cluster *c, struct err *e);
+bool recipe_resolve(struct recipe *r, const struct model *m, const struct cluster *c,
+                    struct err *e);
 // Batch: of micro_batch, grad_accum and global_batch the one that is 0 is derived.
-bool recipe_strategy_parse(const char *text, enum strategy *out, uint64_t *reshard_group, struct err *e);
+bool recipe_strategy_parse(const char *text, enum strategy *out, uint64_t *reshard_group,
+                           struct err *e);
 enum framework recipe_framework(enum strategy s);
 bool recipe_is_deepspeed(const struct recipe *r);
 bool recipe_is_fsdp1(const struct recipe *r);
 bool recipe_is_fsdp2(const struct recipe *r);
-bool recipe_is_stage3(const struct recipe *r);      // zero3, mics, zero++
-bool recipe_has_shard_group(enum strategy s);       // takes --shard-group
+bool recipe_is_stage3(const struct recipe *r); // zero3, mics, zero++
+bool recipe_has_shard_group(enum strategy s);  // takes --shard-group
 // Parameters are gathered for compute and freed again (ZeRO-3 family and FSDP except NO_SHARD).
 bool recipe_gathers(const struct recipe *r);
 enum dtype recipe_gather_dtype(const struct recipe *r);     // type parameters travel in
 enum dtype recipe_activation_dtype(const struct recipe *r); // type saved activations have
-bool recipe_overlaps(const struct recipe *r);       // overlap_comm resolved
-uint64_t recipe_trainable(const struct recipe *r, const struct model *m); // parameters with gradients
+bool recipe_overlaps(const struct recipe *r);               // overlap_comm resolved
+uint64_t recipe_trainable(const struct recipe *r,
+                          const struct model *m); // parameters with gradients
 uint64_t recipe_frozen(const struct recipe *r, const struct model *m);
-void recipe_note(struct recipe_origins *o, struct arena *a, const char *path, const char *value, const char *source);
