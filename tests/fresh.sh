@@ -64,5 +64,9 @@ inside "scripts/run.sh" || { echo "FAIL scripts/run.sh: $?"; status=1; }
 inside "scripts/test.sh" | tee "$dir/test.out" || true
 tail -n 1 "$dir/test.out" | grep -qE '^[1-9][0-9]* passed, 0 failed, [0-9]+ skipped$' ||
   { echo "FAIL scripts/test.sh"; status=1; }
-[ "$status" = 0 ] && echo "Both commands succeed on a minimal Debian 12"
+inside 'deb=$(scripts/package.sh /tmp/package) && apt-get install -y "$deb" && cd / &&
+  shardplan --version && shardplan plan llama-3-8b dgx-h100 --json /tmp/plan.json >/dev/null &&
+  dpkg -r shardplan && ! command -v shardplan && [ ! -e /usr/share/shardplan ]' ||
+  { echo "FAIL the package"; status=1; }
+[ "$status" = 0 ] && echo "Both commands and the package work on a minimal Debian 12"
 exit "$status"

@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Run every example of every command's help and of README.
+
+examples.py PROGRAM ROOT
+An example that asks for hardware which is not here ends with status 4 and counts as run.
+"""
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ANSWERED = {0, 1, 4}
+
+
+def run(program, arguments, folder):
+    return subprocess.run([program, *arguments], cwd=folder, capture_output=True, text=True,
+                          timeout=300, check=False)
+
+
+def commands(program):
+    text = run(program, ["--help"], ".").stdout
+    return re.findall(r"^  ([a-z][a-z-]*) {2,}\S", text, re.M)
+
+
+def examples(program, command):
+    text = run(program, [command, "--help"], ".").stdout
+    block = text.split("\nExamples:\n")[1:]
+    lines = block[0].split("\n\n")[0].splitlines() if block else []
+    return [line.strip() for line in lines if line.strip()]
+
+
+def readme_examples(root):
+    for block in re.findall(r"(?:^ {4}.*\n)+", (root / "README.md").read_text("utf-8"), re.M):
+        for line in block.splitlines():
+            match = re.match(r" {4}(?:\$ )?(?:scripts/run\.sh|shardplan) ([^#]+)", line)
+            if match:
+                yield "shardplan " + match.group(1).strip()
+
+
+def check(program, line, folder):
+    words = shlex.split(line)
+    if words[0] != "shardplan":
+        return [f"{line}: does not start with the program's name"]
+    done = run(program, words[1:], folder)
+    if done.returncode not in ANSWERED:
+        return [f"{line}: status {done.returncode}\n{done.stderr[-600:]}"]
+    print(f"{done.returncode}  {line}")
+    return []
+
+
+def main(program, root):
+    root, faults, count = Path(root), [], 0
+    with tempfile.TemporaryDirectory() as folder:
+        os.symlink(root / "models", Path(folder) / "models")
+        os.symlink(root / "tests", Path(folder) / "tests")
+        lines = list(readme_examples(root))
+        for command in commands(program):
+            found = examples(program, command)
+            if not found:
+                faults.append(f"{command} --help shows no example")
+            lines += found
+        for line in lines:
+            count += 1
+            faults += check(program, line, folder)
+    print("\n".join(faults))
+    print(f"{count} examples, {len(faults)} faults")
+    return 1 if faults or count == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
