@@ -24,3 +24,7 @@ struct zero3_traffic {
 // `scratch` holds a few hundred bytes per module while the call runs; the caller resets it.
 bool zero3_simulate(const struct model *m, const struct recipe *r, struct arena *scratch,
                     struct zero3_traffic *out, struct err *e);
+
+// The recipe's memo (recipe.zero3) when it has one, else zero3_simulate.
+bool zero3_lookup(const struct model *m, const struct recipe *r, struct arena *scratch,
+                  struct zero3_traffic *out, struct err *e);

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts that memory.c adds up; private to cost/. Element counts and bytes as doubles: every
+// count below 2^53 is exact, and memory.c checks the range once.
+#pragma once
+
+#include "cost/memory.h"
+#include "cost/zero3.h"
+#include "describe/cluster.h"
+#include "describe/model.h"
+#include "describe/recipe.h"
+
+#include <stdbool.h>
+
+// Elements, after tensor and pipeline parallelism; docs/method.md §memory "Padding".
+struct memory_sizes {
+    double shard_degree;            // ranks one copy of the parameters is spread over
+    double trainable, frozen;       // of the whole model
+    double sharded, sharded_frozen; // stored by this rank, padding included
+    double owned;                   // whose master and optimizer states this rank holds
+    double block, root;             // one wrapped unit; everything outside the wrapped units
+    double table, head;             // embedding table and output head inside root
+    double largest_parameter;
+    double trainable_fraction;
+    double flat; // ZeRO-1/2: the padded flat group
+};
+
+struct memory_phase_double {
+    double classes[MEMORY_CLASS_COUNT];
+    double side; // of them: inside the allocator pools of side streams
+};
+
+// What the phases of one plan are built from.
+struct memory_parts {
+    const struct model *model;
+    const struct cluster *cluster;
+    const struct recipe *recipe;
+    struct memory_sizes sizes;
+    struct zero3_traffic zero3;                                       // stage 3 only
+    double parameter_bytes, gather_bytes, reduce_bytes, frozen_bytes; // per element
+    double states[MEMORY_CLASS_COUNT]; // resident after the last backward: first four classes
+    double side_peak;                  // of the side-stream pools over the step
+    struct memory_phase_double phases[PHASE_COUNT];
+};
+
+struct memory_host {
+    double classes[PHASE_COUNT][HOST_CLASS_COUNT]; // per node
+    double pinned, pinned_rounding, nvme;          // per node
+};
+
+bool memory_sizes_fill(struct memory_parts *p, struct err *e);
+void memory_states_fill(struct memory_parts *p);
+void memory_phases_fill(struct memory_parts *p);
+void memory_host_fill(const struct memory_parts *p, struct memory_host *out);
+
+// Adam's m and v, or what stands for them, per owned element.
+double memory_state_bytes(const struct recipe *r);
+bool memory_bf16_optimizer(const struct recipe *r); // ZeRO-1 with fp32 accumulation: BF16_Optimizer
+bool memory_optimizer_on_gpu(const struct recipe *r);
+// Share of the optimizer that stays on the GPU: 1, 0, or Twin-Flow's whole sub-groups.
+double memory_gpu_share(const struct recipe *r, double owned);
+uint64_t memory_local_ranks(const struct cluster *c, const struct recipe *r);

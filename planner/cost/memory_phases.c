@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+// What lives on the GPU in every phase: docs/method.md §memory "Phases" and "Buffers".
+#include "cost/activation.h"
+#include "cost/memory_parts.h"
+
+#include "describe/version.h"
+
+#include <math.h>
+
+struct moment { // transient classes at one point of the step
+    double grads, gather, bucket, activations, logits, transient, side;
+};
+
+static bool is_stage12(const struct recipe *r) {
+    return r->strategy == STRATEGY_ZERO1 || r->strategy == STRATEGY_ZERO2;
+}
+
+static bool older_than(const struct recipe *r, unsigned major, unsigned minor) {
+    struct version v;
+    struct err ignored = {0};
+    return r->framework_version && version_parse(r->framework_version, &v, &ignored) &&
+           version_before(&v, major, minor, 0);
+}
+
+// ---- buckets ------------------------------------------------------------------------------------
+
+static double stage12_bucket(const struct memory_parts *p) {
+    const struct recipe *r = p->recipe;
+    if (!r->contiguous_gradients && r->offload_optimizer == OFFLOAD_NONE)
+        return 0;
+    if (memory_bf16_optimizer(r) || r->stack == STACK_MEGATRON)
+        return 0;
+    double buffers = recipe_overlaps(r) ? 2 : 1;
+    double bytes = p->parameter_bytes * (double)r->reduce_bucket_elements * buffers;
+    return older_than(r, 0, 4) ? 4.5 * bytes : bytes; // releases before 0.4 sized it 4.5 times
+}
+
+// The slices of a bucket are flattened into one more buffer, cast when the wire type differs.
+static double stage12_flatten(const struct memory_parts *p) {
+    const struct recipe *r = p->recipe;
+    double n = fmin((double)r->reduce_bucket_elements, p->sizes.trainable);
+    if (r->stack == STACK_MEGATRON)
+        return 0;
+    double from = memory_bf16_optimizer(r) ? 4 : p->parameter_bytes;
+    return n * (from + (from != p->reduce_bytes ? p->reduce_bytes : 0));
+}
+
+static double stage3_flat(const struct memory_parts *p) {
+    double n = fmax((double)p->recipe->reduce_bucket_elements, p->sizes.largest_parameter);
+    return fmin(n, p->sizes.trainable) * p->reduce_bytes;
+}
+
+static double standing_bucket(const struct memory_parts *p) {
+    const struct recipe *r = p->recipe;
+    if (r->framework == FRAMEWORK_DDP && !r->gradient_as_bucket_view && r->stack != STACK_MEGATRON)
+        return dtype_bytes(r->grad_dtype) * p->sizes.trainable;
+    if (recipe_is_stage3(r))
+        return (double)r->reduce_bucket_elements * p->reduce_bytes;
+    if (r->strategy == STRATEGY_ZERO1 && r->grad_accum > 1)
+        return stage12_bucket(p); // held through the following forwards
+    return 0;
+}
+
+// ---- gathered parameters ------------------------------------------------------------------------
+
+static double autocast_copies(const struct memory_parts *p) {
+    const struct recipe *r = p->recipe;
+    if (r->precision != PRECISION_AMP_BF16 || recipe_is_deepspeed(r))
+        return 0;
+    if (recipe_gathers(r) && r->recompute == RECOMPUTE_FULL)
+        return 2 * p->sizes.block; // rebuilt unit by unit
+    double share = (double)p->model->matmul_parameters / (double)p->model->parameters;
+    return 2 * fmin(1, share) * (p->sizes.trainable + p->sizes.frozen);
+}
+
+static double stage3_gather(const struct memory_parts *p) {
+    const struct zero3_traffic *z = &p->zero3;
+    double live = (double)z->peak_live_elements + (double)z->persistent_elements;
+    double copied = p->recipe->allgather_sequential || p->recipe->all_reduce_for_fetch
+                        ? 0
+                        : (double)z->largest_handle_elements;
+    double secondary = 0;
+    if (p->recipe->hpz && p->recipe->shard_group > 0 && p->recipe->offload_param == OFFLOAD_NONE)
+        secondary = (p->sizes.trainable + p->sizes.frozen) / (double)p->recipe->shard_group;
+    return p->gather_bytes * (live + copied + secondary);
+}
+
+static bool keeps_unsharded(const struct recipe *r) {
+    return r->strategy == STRATEGY_FSDP2_NORESHARD || r->strategy == STRATEGY_FSDP1_GRAD_OP ||
+           r->strategy == STRATEGY_FSDP1_HYBRID_ZERO2;
+}
+
+static double unit_elements(const struct memory_parts *p) {
+    return p->sizes.block > 0 ? p->sizes.block : 0;
+}
+
+// Units that stay gathered from forward to backward: everything, or FSDP2's share of a group of K.
+static double kept_units(const struct memory_parts *p) {
+    const struct recipe *r = p->recipe;
+    double blocks = p->sizes.trainable + p->sizes.frozen - p->sizes.root;
+    if (keeps_unsharded(r))
+        return p->gather_bytes * blocks;
+    if (r->strategy == STRATEGY_FSDP2_RESHARD && r->reshard_group > 0)
+        return p->gather_bytes * blocks / (double)r->reshard_group;
+    return 0;
+}
+
+// FSDP2 holds the next unit's all-gather output beside the unit in use; FSDP1 holds two units.
+static double gather_in(const struct memory_parts *p, enum memory_phase phase) {
+    const struct recipe *r = p->recipe;
+    double extra = autocast_copies(p);
+    if (recipe_is_stage3(r))
+        return stage3_gather(p) + extra;
+    if (!recipe_gathers(r))
+        return extra;
+    double root = p->gather_bytes * p->sizes.root, unit = p->gather_bytes * unit_elements(p);
+    if (phase == PHASE_LOSS)
+        return root + kept_units(p) + extra;
+    if (keeps_unsharded(r))
+        return root + kept_units(p) + extra + (recipe_is_fsdp2(r) ? unit : 0);
+    double units = 2;
+    if (recipe_is_fsdp1(r) && phase == PHASE_BACKWARD &&
+        r->backward_prefetch == PREFETCH_BACKWARD_NONE)
+        units = 1;
+    if (recipe_is_fsdp1(r) && phase == PHASE_FORWARD && r->forward_prefetch)
+        units = 3;
+    return root + units * unit + kept_units(p) + extra;
+}
+
+// ---- reduction buffers in backward --------------------------------------------------------------
+
+static double fsdp_unit_reduction(const struct memory_parts *p) {
+    const struct recipe *r = p->recipe;
+    double unit = unit_elements(p) * p->sizes.trainable_fraction, b = p->gather_bytes;
+    double out = p->reduce_bytes / p->sizes.shard_degree;
+    if (recipe_is_fsdp1(r))
+        return unit * (2 * b + (p->reduce_bytes != b ? p->reduce_bytes : 0) + out);
+    double replica = 0;
+    if (r->replica_group > 1 && p->reduce_bytes != p->parameter_bytes)
+        replica = p->sizes.trainable * out; // every group's reduce output is kept to the end
+    // The root's own gradients wait for its post-backward at the very end.
+    double head = p->sizes.head > 0 ? p->sizes.head : p->sizes.table;
+    double waiting = r->embedding_group ? 0 : p->sizes.trainable_fraction * head * b;
+    return unit * (b + p->reduce_bytes + out) + replica + waiting;
+}
+
+// End of backward in FSDP: the root's gradients become a reduce-scatter input. A tied table has
+// two dense gradients (head and look-up) at once, beside the table itself.
+static double fsdp_root_reduction(const struct memory_parts *p) {
+    double b = p->gather_bytes, f = p->sizes.trainable_fraction, root = p->sizes.root;
+    double tied = p->model->tied_embeddings ? p->sizes.table : 0;
+    double building = b * root + f * b * (root + tied); // parameters and gradients
+    double reducing = f * root * (b + p->reduce_bytes + p->reduce_bytes / p->sizes.shard_degree);
+    return fmax(building, reducing);
+}
+
+static double backward_bucket(const struct memory_parts *p) {
+    const struct recipe *r = p->recipe;
+    double largest = p->sizes.largest_parameter * p->sizes.trainable_fraction;
+    if (r->optimizer == OPTIMIZER_NONE)
+        return standing_bucket(p);
+    if (is_stage12(r))
+        return fmax(stage12_bucket(p), standing_bucket(p)) + stage12_flatten(p);
+    if (recipe_is_stage3(r)) // the bucket, its flat copy, and the gradient being copied
+        return standing_bucket(p) + stage3_flat(p) + largest * p->gather_bytes;
+    if (!recipe_gathers(r))
+        return standing_bucket(p);
+    return fsdp_unit_reduction(p);
+}
+
+// ---- moments ------------------------------------------------------------------------------------
+
+static double gradients_before_backward(const struct memory_parts *p) {
+    const struct recipe *r = p->recipe;
+    bool standing = recipe_is_stage3(r) || memory_bf16_optimizer(r) || r->stack == STACK_MEGATRON;
+    return standing || r->grad_accum > 1 ? p->states[MEMORY_GRADS] : 0;
+}
+
+static double blocks_kept(const struct memory_parts *p) {
+    double all = (double)activation_blocks_bytes(p->model, p->recipe);
+    if (!p->recipe->activation_offload || p->model->layers == 0)
+        return all;
+    return fmin(all, 2 * all / (double)p->model->layers); // one in use, one travelling
+}
+
+static struct moment forward_moment(const struct memory_parts *p) {
+    struct moment t = {.gather = gather_in(p, PHASE_FORWARD), .bucket = standing_bucket(p)};
+    const struct recipe *r = p->recipe;
+    double transient = 0;
+    if (r->recompute != RECOMPUTE_NONE) // a layer's tensors die as its forward goes on
+        transient = (double)activation_working_bytes(p->model, r) / 2;
+    t.grads = gradients_before_backward(p);
+    t.activations = blocks_kept(p) + transient;
+    t.side = recipe_is_stage3(r) || recipe_is_fsdp1(r)
+                 ? t.gather
+                 : (recipe_is_fsdp2(r) ? p->gather_bytes * unit_elements(p) : 0);
+    return t;
+}
+
+static struct moment loss_moment(const struct memory_parts *p) {
+    struct moment t = {.gather = gather_in(p, PHASE_LOSS), .bucket = standing_bucket(p)};
+    uint64_t held, peak;
+    activation_logits(p->model, p->recipe, &held, &peak);
+    t.grads = gradients_before_backward(p);
+    t.activations = blocks_kept(p) + (double)activation_embedding_bytes(p->model, p->recipe);
+    t.logits = (double)peak;
+    t.side = recipe_is_stage3(p->recipe) || recipe_is_fsdp1(p->recipe) ? t.gather : 0;
+    return t;
+}
+
+// The last layer, first in backward: every kept activation is still there.
+static struct moment backward_start(const struct memory_parts *p) {
+    const struct recipe *r = p->recipe;
+    struct moment t = {.gather = gather_in(p, PHASE_BACKWARD), .bucket = backward_bucket(p)};
+    double layers = (double)(p->model->layers ? p->model->layers : 1);
+    double before = gradients_before_backward(p);
+    t.grads = fmax(before, p->states[MEMORY_GRADS] / layers);
+    t.activations = blocks_kept(p) + (double)activation_working_bytes(p->model, r);
+    if (recipe_is_stage3(r))
+        t.side = t.gather + stage3_flat(p);
+    else if (recipe_is_fsdp1(r))
+        t.side = t.gather + t.grads;
+    else if (recipe_is_fsdp2(r))
+        t.side = p->gather_bytes * unit_elements(p) + t.grads;
+    return t;
+}
+
+// The first layer and the embedding, last in backward: every gradient is there.
+static struct moment backward_end(const struct memory_parts *p) {
+    const struct recipe *r = p->recipe;
+    struct moment t = {.gather = gather_in(p, PHASE_BACKWARD), .bucket = backward_bucket(p)};
+    double layers = (double)(p->model->layers ? p->model->layers : 1);
+    t.grads = p->states[MEMORY_GRADS];
+    t.activations = blocks_kept(p) / layers + (double)activation_working_bytes(p->model, r);
+    if (r->strategy == STRATEGY_ZERO1 && r->stack != STACK_MEGATRON)
+        t.grads += p->parameter_bytes * p->sizes.owned; // the owned slice, copied out
+    if (r->strategy == STRATEGY_ZERO2 && r->offload_optimizer == OFFLOAD_NONE && r->grad_accum > 1)
+        t.grads *= 2; // what was averaged before and what is averaged now
+    if (recipe_is_stage3(r))
+        t.side = t.gather + stage3_flat(p);
+    if (recipe_is_fsdp1(r) || recipe_is_fsdp2(r)) {
+        double unit = t.gather + t.bucket + t.activations;
+        double root = fsdp_root_reduction(p);
+        t.side = t.grads;
+        if (recipe_gathers(r) && root > unit) {
+            t.gather = p->gather_bytes * p->sizes.root;
+            t.bucket = root - t.gather;
+            t.activations = 0;
+        }
+    }
+    return t;
+}
+
+static double step_transient(const struct memory_parts *p, double on_gpu) {
+    const struct recipe *r = p->recipe;
+    double n = p->sizes.owned * on_gpu;
+    if (r->optimizer == OPTIMIZER_NONE || on_gpu <= 0)
+        return 0;
+    if (r->stack == STACK_MEGATRON)
+        return 0;
+    if (is_stage12(r)) // flattened in the model's type, then in fp32
+        return n * (memory_bf16_optimizer(r) ? 4 : p->parameter_bytes + 4);
+    if (recipe_is_stage3(r)) {
+        double group = fmin(n, (double)r->sub_group_elements);
+        return group * (dtype_bytes(r->grad_accum_dtype) + 4);
+    }
+    if (r->optimizer_fused || !r->optimizer_foreach || r->optimizer == OPTIMIZER_SGD)
+        return 0;
+    double lists = older_than(r, 2, 1) ? 2 : 1; // sqrt of v, and before 2.1 the denominator
+    return lists * n * dtype_bytes(r->state_dtype);
+}
+
+static struct moment step_moment(const struct memory_parts *p) {
+    const struct recipe *r = p->recipe;
+    struct moment t = {.grads = p->states[MEMORY_GRADS], .bucket = standing_bucket(p)};
+    if (r->strategy == STRATEGY_ZERO1 && !memory_bf16_optimizer(r) && r->stack != STACK_MEGATRON)
+        t.grads = p->parameter_bytes * p->sizes.owned; // foreign gradients are freed by now
+    t.transient = step_transient(p, memory_gpu_share(r, p->sizes.owned));
+    if (recipe_is_stage3(r) && r->hpz && r->shard_group > 0 && r->offload_param == OFFLOAD_NONE)
+        t.gather =
+            p->gather_bytes * (p->sizes.trainable + p->sizes.frozen) / (double)r->shard_group;
+    t.side = recipe_is_fsdp1(r) || recipe_is_fsdp2(r) ? t.grads : 0;
+    return t;
+}
+
+static double moment_total(const struct moment *t) {
+    return t->grads + t->gather + t->bucket + t->activations + t->logits + t->transient;
+}
+
+static void put(struct memory_parts *p, enum memory_phase phase, const struct moment *t) {
+    struct memory_phase_double *out = &p->phases[phase];
+    out->classes[MEMORY_PARAMS] = p->states[MEMORY_PARAMS];
+    out->classes[MEMORY_MASTER] = p->states[MEMORY_MASTER];
+    out->classes[MEMORY_OPTIMIZER] = p->states[MEMORY_OPTIMIZER];
+    out->classes[MEMORY_GRADS] = t->grads;
+    out->classes[MEMORY_GATHER] = t->gather;
+    out->classes[MEMORY_BUCKET] = t->bucket;
+    out->classes[MEMORY_ACTIVATIONS] = t->activations;
+    out->classes[MEMORY_LOGITS] = t->logits;
+    out->classes[MEMORY_STEP_TRANSIENT] = t->transient;
+    out->side = t->side;
+}
+
+// ---- load, init, save, resume -------------------------------------------------------------------
+
+static double whole_model(const struct memory_parts *p) {
+    return p->parameter_bytes * p->sizes.trainable + p->frozen_bytes * p->sizes.frozen;
+}
+
+static void fill_load(struct memory_parts *p) {
+    const struct recipe *r = p->recipe;
+    double whole = whole_model(p), shards = p->states[MEMORY_PARAMS];
+    double load = whole;
+    if (recipe_gathers(r)) {
+        bool sharded =
+            recipe_is_stage3(r) ? r->zero_init : r->meta_init || r->cpu_ram_efficient_loading;
+        load = sharded ? shards + p->parameter_bytes * p->sizes.largest_parameter : whole;
+    }
+    p->phases[PHASE_LOAD].classes[MEMORY_PARAMS] = load;
+    double init = fmax(shards, load);
+    double owned = p->sizes.owned * memory_gpu_share(r, p->sizes.owned);
+    double master = p->states[MEMORY_MASTER], transient = 0;
+    if (is_stage12(r) && r->stack != STACK_MEGATRON) {
+        // The flat group is built beside the parameters; then the fp32 slice through a clone.
+        transient = fmax(p->parameter_bytes * p->sizes.flat, master + p->parameter_bytes * owned);
+        master = 0;
+    } else if (recipe_is_stage3(r)) {
+        double group = fmin(owned, (double)r->sub_group_elements);
+        transient = fmax(2 * 4 * group, r->offload_param == OFFLOAD_NONE ? shards : 0);
+    } else if (recipe_is_fsdp1(r) && recipe_gathers(r)) {
+        transient = p->parameter_bytes * fmax(p->sizes.block, p->sizes.root); // one unit flattened
+    }
+    p->phases[PHASE_INIT].classes[MEMORY_PARAMS] = init;
+    p->phases[PHASE_INIT].classes[MEMORY_MASTER] = master;
+    p->phases[PHASE_INIT].classes[MEMORY_BUCKET] = recipe_is_stage3(r) ? standing_bucket(p) : 0;
+    p->phases[PHASE_INIT].classes[MEMORY_STEP_TRANSIENT] = transient;
+}
+
+static void fill_checkpoint(struct memory_parts *p) {
+    const struct recipe *r = p->recipe;
+    struct moment t = {.bucket = standing_bucket(p)};
+    if (recipe_is_stage3(r) || memory_bf16_optimizer(r))
+        t.grads = p->states[MEMORY_GRADS];
+    if (recipe_is_fsdp1(r) && recipe_gathers(r) && r->full_state_dict)
+        t.gather = whole_model(p); // FULL_STATE_DICT without offload keeps every clone
+    else if (recipe_is_stage3(r) && r->gather_16bit_on_save)
+        t.gather = p->gather_bytes * fmax(p->sizes.block, p->sizes.largest_parameter);
+    put(p, PHASE_SAVE, &t);
+    t.gather = 0;
+    t.transient = p->states[MEMORY_PARAMS] + p->states[MEMORY_MASTER] + p->states[MEMORY_OPTIMIZER];
+    if (recipe_is_deepspeed(r))
+        t.transient = 0; // DeepSpeed reads a checkpoint into host memory first
+    put(p, PHASE_RESUME, &t);
+}
+
+// ---- allocator pools ----------------------------------------------------------------------------
+
+// Peaks of the pools that belong to side streams: their blocks never serve the compute stream.
+static double side_pools(const struct memory_parts *p) {
+    const struct recipe *r = p->recipe;
+    double unit = p->gather_bytes * unit_elements(p), root = p->gather_bytes * p->sizes.root;
+    double grads = p->states[MEMORY_GRADS];
+    if (!recipe_gathers(r))
+        return 0;
+    if (recipe_is_stage3(r))
+        return recipe_overlaps(r) ? stage3_gather(p) + stage3_flat(p) : 0;
+    if (recipe_is_fsdp2(r))
+        return fmax(root, 2 * unit) + grads;
+    return gather_in(p, PHASE_BACKWARD) + grads;
+}
+
+void memory_phases_fill(struct memory_parts *p) {
+    struct moment t = forward_moment(p);
+    put(p, PHASE_FORWARD, &t);
+    t = loss_moment(p);
+    put(p, PHASE_LOSS, &t);
+    struct moment start = backward_start(p), end = backward_end(p);
+    put(p, PHASE_BACKWARD, moment_total(&start) >= moment_total(&end) ? &start : &end);
+    t = step_moment(p);
+    put(p, PHASE_STEP_FIRST, &t);
+    put(p, PHASE_STEP, &t);
+    fill_load(p);
+    fill_checkpoint(p);
+    p->side_peak = side_pools(p);
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cost/memory_parts.h"
+
+#include "base/units.h"
+
+#include <math.h>
+
+static double max2(double a, double b) {
+    return a > b ? a : b;
+}
+
+static double tensor_elements(const struct tensor *t) {
+    return (double)t->rows * (double)t->cols;
+}
+
+static double ceil_div(double a, double b) {
+    return ceil(a / b);
+}
+
+// FSDP2 shards dim 0; every rank stores the padded chunk. `scale` is 1/(tp pp) of the columns.
+static double fsdp2_shard(const struct tensor *t, double shards) {
+    return ceil_div((double)t->rows, shards) * (double)t->cols;
+}
+
+// FSDP1 flattens a unit and pads it; with use_orig_params each start is aligned to 16 bytes.
+static double fsdp1_unit(const struct model_unit *u, const struct recipe *r, double shards) {
+    double align = 16 / dtype_bytes(recipe_gather_dtype(r)), flat = 0;
+    for (size_t i = 0; i < u->tensor_count; i++) {
+        double n = tensor_elements(&u->tensors[i]) * (double)u->tensors[i].count;
+        flat += r->use_orig_params ? ceil_div(n, align) * align : n;
+    }
+    return ceil_div(flat, shards) * shards;
+}
+
+static double unit_shard(const struct model_unit *u, const struct recipe *r, double shards) {
+    if (recipe_is_fsdp1(r))
+        return fsdp1_unit(u, r, shards) / shards;
+    double sum = 0;
+    for (size_t i = 0; i < u->tensor_count; i++) {
+        const struct tensor *t = &u->tensors[i];
+        double one =
+            recipe_is_fsdp2(r) ? fsdp2_shard(t, shards) : ceil_div(tensor_elements(t), shards);
+        sum += one * (double)t->count;
+    }
+    return sum;
+}
+
+static void add_unit(struct memory_sizes *s, const struct model_unit *u, bool wrapped) {
+    double elements = 0;
+    for (size_t i = 0; i < u->tensor_count; i++) {
+        const struct tensor *t = &u->tensors[i];
+        double n = tensor_elements(t);
+        elements += n * (double)t->count;
+        s->largest_parameter = max2(s->largest_parameter, n);
+        s->table = t->role == TENSOR_EMBEDDING ? n : s->table;
+        s->head = t->role == TENSOR_HEAD ? n : s->head;
+    }
+    if (wrapped)
+        s->block = max2(s->block, elements);
+    else
+        s->root += elements * (double)u->repeat;
+}
+
+static void wrap_units(struct memory_sizes *s, const struct model *m, const struct recipe *r) {
+    for (size_t i = 0; i < m->unit_count; i++)
+        add_unit(s, &m->units[i], m->units[i].kind == UNIT_BLOCK && r->wrap != WRAP_MODEL);
+    bool apart = r->embedding_group && recipe_is_fsdp2(r) && !m->tied_embeddings && s->block > 0;
+    if (apart) // the table is gathered for its own look-up only
+        s->root = max2(s->root - s->table, s->table);
+    if (r->wrap == WRAP_SIZE && s->block > 0) {
+        double wish = (double)r->wrap_parameters;
+        s->block *= max2(1, floor(wish / s->block)); // whole blocks merge up to the size
+    }
+}
+
+static void scale(struct memory_sizes *s, double by) {
+    double *const all[] = {&s->trainable, &s->frozen, &s->sharded, &s->sharded_frozen,   &s->block,
+                           &s->root,      &s->table,  &s->head,    &s->largest_parameter};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        *all[i] *= by;
+}
+
+static void fill_owned(struct memory_sizes *s, const struct recipe *r) {
+    bool stage12 = r->strategy == STRATEGY_ZERO1 || r->strategy == STRATEGY_ZERO2;
+    double n = (double)r->world / ((double)(r->tp ? r->tp : 1) * (double)(r->pp ? r->pp : 1));
+    s->owned = s->sharded;
+    s->flat = s->trainable;
+    if (!stage12)
+        return;
+    double align = r->megatron_optimizer ? n : 2 * n;
+    s->flat = ceil_div(s->trainable, align) * align;
+    s->owned = s->flat / n;
+}
+
+bool memory_sizes_fill(struct memory_parts *p, struct err *e) {
+    const struct model *m = p->model;
+    const struct recipe *r = p->recipe;
+    struct memory_sizes s = {.shard_degree = 1};
+    double model_parallel = (double)(r->tp ? r->tp : 1) * (double)(r->pp ? r->pp : 1);
+    if (r->world == 0 || m->unit_count == 0)
+        return err_set(e, ERR_INPUT, "memory: the recipe is not resolved or the model is empty");
+    if (recipe_gathers(r))
+        s.shard_degree = r->strategy == STRATEGY_ZEROPP ? (double)r->world : (double)r->shard_group;
+    s.trainable = (double)recipe_trainable(r, m);
+    s.frozen = (double)recipe_frozen(r, m);
+    double base = 0;
+    for (size_t i = 0; i < m->unit_count; i++)
+        base += unit_shard(&m->units[i], r, s.shard_degree) * (double)m->units[i].repeat;
+    double all = (double)m->parameters, share = s.trainable / all;
+    s.trainable_fraction = s.trainable / (s.trainable + s.frozen);
+    if (r->lora_rank > 0) { // adapters beside the whole frozen base
+        s.sharded = ceil_div(s.trainable, s.shard_degree);
+        s.sharded_frozen = base;
+    } else {
+        s.sharded = base * share;
+        s.sharded_frozen = base * (1 - share);
+    }
+    wrap_units(&s, m, r);
+    scale(&s, 1 / model_parallel);
+    fill_owned(&s, r);
+    p->sizes = s;
+    return true;
+}
