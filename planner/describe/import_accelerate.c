@@ -439,7 +439,9 @@ static bool read_deepspeed(struct acc *c, const yaml_node_t *root) {
                   : file;
         if (c->x->facts)
             c->x->facts->deepspeed_file = path;
-        if (!recipe_read_deepspeed(path, c->x, &c->r, c->e))
+        struct config_text t = {.name = path};
+        t.text = import_text_read(path, c->x->arena, &t.bytes, c->e);
+        if (t.text == NULL || !recipe_parse_deepspeed(&t, c->x, &c->r, c->e))
             return false;
         return walk(c, map, deepspeed_keys, "deepspeed_config.");
     }
@@ -464,7 +466,7 @@ static void read_facts(struct acc *c, const yaml_node_t *root) {
         (void)units_parse_count(machines, &c->x->facts->machines, &ignored);
 }
 
-static bool read_root(struct acc *c, const char *text) {
+static bool read_root(struct acc *c, const struct config_text *text) {
     static const char *const kinds[] = {"DEEPSPEED", "FSDP", "MULTI_GPU", "NO"};
     const yaml_node_t *root = yaml_document_get_root_node(&c->doc);
     if (root == NULL || root->type != YAML_MAPPING_NODE)
@@ -483,29 +485,25 @@ static bool read_root(struct acc *c, const char *text) {
     read_facts(c, root);
     return (from_file || read_mixed_precision(c, root)) && walk(c, root, top_keys, "") &&
            set(c, n, "distributed_type", "strategy", strategy_names[c->r.strategy]) &&
-           import_text_fields(c->file, text, c->x, &c->r, c->e);
+           import_text_fields(text, c->x, &c->r, c->e);
 }
 
-bool recipe_read_accelerate(const char *path, const struct config_context *x, struct recipe *out,
-                            struct err *e) {
+bool recipe_parse_accelerate(const struct config_text *t, const struct config_context *x,
+                             struct recipe *out, struct err *e) {
     struct config_facts facts = {.kind = CONFIG_ACCELERATE};
     struct config_context own = *x;
-    struct acc c = {.x = &own, .file = path, .e = e};
+    struct acc c = {.x = &own, .file = t->name, .e = e};
     yaml_parser_t parser;
-    size_t bytes = 0;
     bool ok = false, parsed = false;
     own.facts = &facts;
-    const char *text = import_text_read(path, x->arena, &bytes, e);
-    if (text == NULL)
-        return false;
     if (!yaml_parser_initialize(&parser))
-        return err_set(e, ERR_RESOURCE, "%s: no memory for the YAML parser", path);
-    yaml_parser_set_input_string(&parser, (const unsigned char *)text, bytes);
+        return err_set(e, ERR_RESOURCE, "%s: no memory for the YAML parser", t->name);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)t->text, t->bytes);
     parsed = yaml_parser_load(&parser, &c.doc);
     if (!parsed)
-        err_set(e, ERR_INPUT, "%s:%zu: %s", path, parser.problem_mark.line + 1,
+        err_set(e, ERR_INPUT, "%s:%zu: %s", t->name, parser.problem_mark.line + 1,
                 parser.problem ? parser.problem : "not YAML");
-    ok = parsed && read_root(&c, text);
+    ok = parsed && read_root(&c, t);
     if (parsed)
         yaml_document_delete(&c.doc);
     yaml_parser_delete(&parser);

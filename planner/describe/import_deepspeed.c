@@ -473,17 +473,20 @@ static bool read_root(struct ds *d, struct json_node root) {
     }
     if (!read_groups(d, zero) || !read_precision(d, root) || !walk(d, root, "", ""))
         return false;
+    if (d->r.precision == PRECISION_BF16_MIXED && d->r.bf16_master_weights_and_grads &&
+        d->r.bf16_optimizer_states)
+        d->r.precision = PRECISION_BF16_PURE;
     finish_offload(d, zero);
     finish_batch(d, root);
     return read_own(d, root);
 }
 
-bool recipe_read_deepspeed(const char *path, const struct config_context *x, struct recipe *out,
-                           struct err *e) {
-    struct json_doc *doc = json_read_file(path, e);
+bool recipe_parse_deepspeed(const struct config_text *t, const struct config_context *x,
+                            struct recipe *out, struct err *e) {
+    struct json_doc *doc = json_read_text(t->text, t->bytes, t->name, e);
     if (doc == NULL)
         return false;
-    struct ds d = {.x = x, .file = path, .e = e};
+    struct ds d = {.x = x, .file = t->name, .e = e};
     bool ok = read_root(&d, json_root(doc));
     if (ok)
         *out = d.r;

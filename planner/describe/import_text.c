@@ -48,11 +48,11 @@ char *import_text_read(const char *path, struct arena *a, size_t *bytes, struct 
     return out;
 }
 
-bool import_text_fields(const char *path, const char *text, const struct config_context *x,
+bool import_text_fields(const struct config_text *t, const struct config_context *x,
                         struct recipe *r, struct err *e) {
     const char *mark = "# shardplan: ";
     unsigned line = 1;
-    for (const char *at = text; *at; line++) {
+    for (const char *at = t->text; *at; line++) {
         size_t n = strcspn(at, "\r\n");
         const char *eq = memchr(at, '=', n);
         if (strncmp(at, mark, strlen(mark)) == 0 && eq != NULL) {
@@ -61,7 +61,7 @@ bool import_text_fields(const char *path, const char *text, const struct config_
             const char *value =
                 arena_printf(x->arena, "%.*s", (int)(n - (size_t)(eq + 1 - at)), eq + 1);
             if (!recipe_field_set(r, key, value, x->arena, e)) {
-                err_note(e, "%s:%u", path, line);
+                err_note(e, "%s:%u", t->name, line);
                 return false;
             }
         }

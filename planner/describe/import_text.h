@@ -11,5 +11,5 @@
 // NUL-terminated contents in the arena; refuses directories, NUL bytes and files over 1 MiB.
 char *import_text_read(const char *path, struct arena *a, size_t *bytes, struct err *e);
 // Lines "# shardplan: NAME=VALUE" set recipe fields that the file's own format has no key for.
-bool import_text_fields(const char *path, const char *text, const struct config_context *x,
+bool import_text_fields(const struct config_text *t, const struct config_context *x,
                         struct recipe *r, struct err *e);

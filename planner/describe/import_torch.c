@@ -145,10 +145,10 @@ static bool read_fully_shard(struct torch *t, struct json_node root) {
     return read_policy(t, shard) && read_own(t, root);
 }
 
-bool recipe_read_fsdp2(const char *path, const struct config_context *x, struct recipe *out,
-                       struct err *e) {
-    struct json_doc *doc = json_read_file(path, e);
-    struct torch t = {.x = x, .file = path, .line = 1, .e = e};
+bool recipe_parse_fsdp2(const struct config_text *text, const struct config_context *x,
+                        struct recipe *out, struct err *e) {
+    struct json_doc *doc = json_read_text(text->text, text->bytes, text->name, e);
+    struct torch t = {.x = x, .file = text->name, .line = 1, .e = e};
     if (doc == NULL)
         return false;
     recipe_defaults(STRATEGY_FSDP2, &t.r);
@@ -307,18 +307,14 @@ static bool read_line(struct torch *t, char *line, char *section, size_t section
     return take_line(t, path, arena_printf(t->x->arena, "%.*s", (int)n, value));
 }
 
-bool recipe_read_torchtitan(const char *path, const struct config_context *x, struct recipe *out,
-                            struct err *e) {
-    struct torch t = {.x = x, .file = path, .line = 1, .e = e};
+bool recipe_parse_torchtitan(const struct config_text *text, const struct config_context *x,
+                             struct recipe *out, struct err *e) {
+    struct torch t = {.x = x, .file = text->name, .line = 1, .e = e};
     char section[64] = "";
-    size_t bytes = 0;
-    const char *text = import_text_read(path, x->arena, &bytes, e);
-    if (text == NULL)
-        return false;
     recipe_defaults(STRATEGY_FSDP2, &t.r);
     t.r.optimizer_fused = true; // torchtitan's default
     t.r.optimizer_foreach = false;
-    char *copy = arena_strdup(x->arena, text);
+    char *copy = arena_strdup(x->arena, text->text);
     for (char *at = copy; at != NULL; t.line++) {
         char *next = strchr(at, '\n');
         if (next != NULL)
@@ -331,7 +327,7 @@ bool recipe_read_torchtitan(const char *path, const struct config_context *x, st
         at = next;
     }
     set_mesh(&t);
-    if (!import_text_fields(path, text, x, &t.r, e))
+    if (!import_text_fields(text, x, &t.r, e))
         return false;
     *out = t.r;
     return true;

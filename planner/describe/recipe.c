@@ -324,7 +324,7 @@ static bool resolve_groups(struct recipe *r, const struct cluster *c, struct err
     } else if (recipe_has_shard_group(r->strategy)) {
         shard = r->shard_group;
         if (shard == 0)
-            shard = world < c->gpus_per_node ? world : c->gpus_per_node;
+            shard = c->nodes ? world / c->nodes : world; // the GPUs used on one node
         if (shard > world || world % shard != 0)
             return err_set(e, ERR_USAGE, "%s: shard group %llu does not divide %llu GPUs", name,
                            (unsigned long long)shard, (unsigned long long)world);

@@ -14,8 +14,8 @@ const char *const config_kind_names[CONFIG_KIND_COUNT] = {
     [CONFIG_TORCHTITAN] = "torchtitan",
 };
 
-static bool kind_of_json(const char *path, enum config_kind *out, struct err *e) {
-    struct json_doc *doc = json_read_file(path, e);
+static bool kind_of_json(const struct config_text *t, enum config_kind *out, struct err *e) {
+    struct json_doc *doc = json_read_text(t->text, t->bytes, t->name, e);
     struct json_node n;
     if (doc == NULL)
         return false;
@@ -40,41 +40,40 @@ static enum config_kind kind_of_lines(const char *text) {
     return CONFIG_ACCELERATE;
 }
 
-bool recipe_config_kind(const char *path, enum config_kind *out, struct err *e) {
-    struct arena *a = arena_create();
-    size_t bytes = 0;
-    const char *text = import_text_read(path, a, &bytes, e);
-    bool ok = text != NULL;
-    if (ok) {
-        const char *at = text;
-        while (isspace((unsigned char)*at))
-            at++;
-        if (*at == '\0')
-            ok = err_set(e, ERR_INPUT, "%s: empty", path);
-        else if (*at == '{')
-            ok = kind_of_json(path, out, e);
-        else
-            *out = kind_of_lines(text);
+bool recipe_config_kind(const struct config_text *t, enum config_kind *out, struct err *e) {
+    const char *at = t->text;
+    while (isspace((unsigned char)*at))
+        at++;
+    if (*at == '\0')
+        return err_set(e, ERR_INPUT, "%s: empty", t->name);
+    if (*at == '{')
+        return kind_of_json(t, out, e);
+    *out = kind_of_lines(t->text);
+    return true;
+}
+
+bool recipe_parse_config(enum config_kind kind, const struct config_text *t,
+                         const struct config_context *x, struct recipe *out, struct err *e) {
+    switch (kind) {
+    case CONFIG_DEEPSPEED:
+        return recipe_parse_deepspeed(t, x, out, e);
+    case CONFIG_FSDP2:
+        return recipe_parse_fsdp2(t, x, out, e);
+    case CONFIG_TORCHTITAN:
+        return recipe_parse_torchtitan(t, x, out, e);
+    default:
+        return recipe_parse_accelerate(t, x, out, e);
     }
-    arena_destroy(a);
-    return ok;
 }
 
 bool recipe_read_config(const char *path, const struct config_context *x, struct recipe *out,
                         struct err *e) {
     enum config_kind kind;
-    if (!recipe_config_kind(path, &kind, e))
+    struct config_text t = {.name = path};
+    t.text = import_text_read(path, x->arena, &t.bytes, e);
+    if (t.text == NULL || !recipe_config_kind(&t, &kind, e))
         return false;
     if (x->facts)
         x->facts->kind = kind;
-    switch (kind) {
-    case CONFIG_DEEPSPEED:
-        return recipe_read_deepspeed(path, x, out, e);
-    case CONFIG_FSDP2:
-        return recipe_read_fsdp2(path, x, out, e);
-    case CONFIG_TORCHTITAN:
-        return recipe_read_torchtitan(path, x, out, e);
-    default:
-        return recipe_read_accelerate(path, x, out, e);
-    }
+    return recipe_parse_config(kind, &t, x, out, e);
 }

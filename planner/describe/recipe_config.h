@@ -36,17 +36,27 @@ struct config_context {
     bool lenient; // what the framework refuses becomes a warning of kind WARNING_REFUSED
 };
 
+struct config_text {
+    const char *name; // for messages
+    const char *text; // NUL-terminated
+    size_t bytes;
+};
+
 // Kind by content, not by file name.
-bool recipe_config_kind(const char *path, enum config_kind *out, struct err *e);
-// Any kind. *out starts from the defaults of the strategy the file names.
+bool recipe_config_kind(const struct config_text *t, enum config_kind *out, struct err *e);
+// Any kind from a file. *out starts from the defaults of the strategy the file names.
 bool recipe_read_config(const char *path, const struct config_context *x, struct recipe *out,
                         struct err *e);
-bool recipe_read_deepspeed(const char *path, const struct config_context *x, struct recipe *out,
-                           struct err *e);
+// The same from text, of a known kind.
+bool recipe_parse_config(enum config_kind kind, const struct config_text *t,
+                         const struct config_context *x, struct recipe *out, struct err *e);
+// One per kind. accelerate may point to a DeepSpeed file, which is read too.
+bool recipe_parse_deepspeed(const struct config_text *t, const struct config_context *x,
+                            struct recipe *out, struct err *e);
+bool recipe_parse_accelerate(const struct config_text *t, const struct config_context *x,
+                             struct recipe *out, struct err *e);
 // The arguments of torch's fully_shard as `shardplan emit fsdp2` writes them.
-bool recipe_read_fsdp2(const char *path, const struct config_context *x, struct recipe *out,
-                       struct err *e);
-bool recipe_read_torchtitan(const char *path, const struct config_context *x, struct recipe *out,
-                            struct err *e);
-bool recipe_read_accelerate(const char *path, const struct config_context *x, struct recipe *out,
-                            struct err *e);
+bool recipe_parse_fsdp2(const struct config_text *t, const struct config_context *x,
+                        struct recipe *out, struct err *e);
+bool recipe_parse_torchtitan(const struct config_text *t, const struct config_context *x,
+                             struct recipe *out, struct err *e);
