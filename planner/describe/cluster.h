@@ -90,6 +90,8 @@ extern const char *const fabric_class_names[FABRIC_CLASS_COUNT]; // "nvswitch", 
 // assumed.
 bool cluster_load(const char *spec, struct arena *a, struct cluster *out, struct err *e);
 bool cluster_read(const char *path, struct arena *a, struct cluster *out, struct err *e);
+bool cluster_read_text(const char *text, size_t bytes, struct arena *a, struct cluster *out,
+                       struct err *e); // the same from memory
 bool cluster_write(const char *path, const struct cluster *c, struct err *e);
 bool gpu_load(const char *spec, struct arena *a, struct gpu *out, struct err *e);
 #define CLUSTER_NODES_MAX (1ULL << 20)

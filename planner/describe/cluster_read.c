@@ -273,6 +273,19 @@ bool cluster_read(const char *path, struct arena *a, struct cluster *out, struct
     return true;
 }
 
+bool cluster_read_text(const char *text, size_t bytes, struct arena *a, struct cluster *out,
+                       struct err *e) {
+    struct cluster c;
+    struct json_doc *doc = json_read_text(text, bytes, "cluster", e);
+    cluster_init(&c);
+    bool ok = doc && read_node(json_root(doc), a, &c, true, e);
+    json_destroy(doc);
+    if (!ok || !defaults_fill_cluster(&c, a, e))
+        return false;
+    *out = c;
+    return true;
+}
+
 static void write_fits(cJSON *root, const struct cluster *c) {
     cJSON *list = json_add_array(root, "fits");
     for (size_t i = 0; i < c->fit_count; i++) {

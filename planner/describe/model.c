@@ -4,6 +4,7 @@
 
 #include "base/units.h"
 #include "describe/catalog.h"
+#include "describe/safetensors.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -65,11 +66,46 @@ static bool model_shorthand(const char *spec, struct arena *a, struct model *out
     return true;
 }
 
+// A folder's weights must be those of its config: another shape or a missing tensor is an error.
+static bool check_weights(const char *folder, struct arena *a, struct model *m, struct err *e) {
+    struct safetensors s;
+    struct safetensors_check c;
+    bool found = false;
+    if (!safetensors_read_folder(folder, a, &s, &found, e))
+        return false;
+    if (!found)
+        return true;
+    safetensors_compare(&s, m, a, &c);
+    if (!c.comparable) {
+        m->weights = arena_printf(a, "%zu tensors under names that were not recognised", s.count);
+        return true;
+    }
+    if (c.missing || c.shaped)
+        return err_set(e, ERR_INPUT,
+                       "%s: the weights are not those of config.json: %s (%zu missing, %zu of "
+                       "another shape)",
+                       folder, c.first, c.missing, c.shaped);
+    m->weights = arena_printf(a,
+                              "%zu tensors in %zu files match, %zu stored in another type, %zu "
+                              "beside them",
+                              c.matched, s.files, c.typed, c.extra);
+    return true;
+}
+
+static bool load_folder(const char *folder, struct arena *a, struct model *out, struct err *e) {
+    struct model m;
+    if (!model_read(arena_printf(a, "%s/config.json", folder), a, &m, e) ||
+        !check_weights(folder, a, &m, e))
+        return false;
+    *out = m;
+    return true;
+}
+
 bool model_load(const char *spec, struct arena *a, struct model *out, struct err *e) {
     struct stat st;
     const char *path;
     if (stat(spec, &st) == 0 && S_ISDIR(st.st_mode))
-        return model_read(arena_printf(a, "%s/config.json", spec), a, out, e);
+        return load_folder(spec, a, out, e);
     if (stat(spec, &st) == 0)
         return model_read(spec, a, out, e);
     if (is_shorthand(spec))

@@ -51,6 +51,7 @@ struct model_unit {
 struct model {
     const char *name, *source, *architecture; // architecture: HF model_type, "llama"
     uint64_t stated_parameters;               // as the source states it; 0 when it does not
+    const char *weights; // how a folder's safetensors compare, as a sentence; NULL: none there
     uint64_t layers, hidden, ffn, heads, kv_heads, head_dim, vocab, max_positions;
     uint64_t embed_dim;   // width of the look-up table when projected (OPT-350m); 0 = hidden
     uint64_t block_norms; // full-width norms per block: 2, or 1 when a parallel block shares it
@@ -80,6 +81,12 @@ struct model {
 // such as "7B": then a Llama-like shape near it, said to be assumed in `source`.
 bool model_load(const char *spec, struct arena *a, struct model *out, struct err *e);
 bool model_read(const char *config_path, struct arena *a, struct model *out, struct err *e);
+// The same from memory; `name` stands for the path in messages.
+struct model_text {
+    const char *text, *name;
+    size_t bytes;
+};
+bool model_read_text(const struct model_text *t, struct arena *a, struct model *out, struct err *e);
 // Fill units, counts and derived fields from the architecture fields (for callers that build one).
 bool model_finish(struct model *m, struct arena *a, struct err *e);
 // Set `architecture` and the flags that this HF model_type implies (norms, biases, tying, gating),

@@ -382,31 +382,36 @@ static bool check_stated(const struct model *m, const char *path, struct err *e)
                    path, m->stated_parameters, m->parameters);
 }
 
-bool model_read(const char *config_path, struct arena *a, struct model *out, struct err *e) {
-    bool ok = false;
-    struct model m = {0};
-    struct json_doc *doc = json_read_file(config_path, e);
-    if (!doc)
-        return false;
+static bool read_document(const struct json_doc *doc, const char *path, struct arena *a,
+                          struct model *out, struct err *e) {
+    struct model m = {.name = name_from_path(path, a), .source = arena_strdup(a, path)};
     struct reader r = {.a = a, .m = &m, .root = json_root(doc)};
-    if (!json_is_object(r.root)) {
-        json_fail(r.root, e, "expected an object");
-        goto fail;
-    }
+    if (!json_is_object(r.root))
+        return json_fail(r.root, e, "expected an object");
     text_model(r.root, &r.text);
-    m.name = name_from_path(config_path, a);
-    m.source = arena_strdup(a, config_path);
     if (!read_all(&r, e))
-        goto fail;
+        return false;
     if (!model_finish(&m, a, e)) {
-        err_note(e, "%s", config_path);
-        goto fail;
+        err_note(e, "%s", path);
+        return false;
     }
-    if (!check_stated(&m, config_path, e))
-        goto fail;
+    if (!check_stated(&m, path, e))
+        return false;
     *out = m;
-    ok = true;
-fail:
+    return true;
+}
+
+bool model_read(const char *config_path, struct arena *a, struct model *out, struct err *e) {
+    struct json_doc *doc = json_read_file(config_path, e);
+    bool ok = doc && read_document(doc, config_path, a, out, e);
+    json_destroy(doc);
+    return ok;
+}
+
+bool model_read_text(const struct model_text *t, struct arena *a, struct model *out,
+                     struct err *e) {
+    struct json_doc *doc = json_read_text(t->text, t->bytes, t->name, e);
+    bool ok = doc && read_document(doc, t->name, a, out, e);
     json_destroy(doc);
     return ok;
 }
