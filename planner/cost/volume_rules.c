@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each framework sends: docs/method.md §volume.
+#include "cost/volume_parts.h"
+
+#include <math.h>
+
+static struct volume_entry world_entry(const struct volume_parts *v) {
+    return (struct volume_entry){.group = GROUP_WORLD,
+                                 .group_size = (double)v->memory.recipe->world,
+                                 .ranks_per_node = v->local_ranks,
+                                 .count = 1};
+}
+
+// Shard groups are consecutive ranks.
+static struct volume_entry shard_entry(const struct volume_parts *v) {
+    struct volume_entry t = world_entry(v);
+    const struct recipe *r = v->memory.recipe;
+    if (r->shard_group >= r->world)
+        return t;
+    t.group = GROUP_SHARD;
+    t.group_size = (double)r->shard_group;
+    t.ranks_per_node = fmin(t.group_size, v->local_ranks);
+    return t;
+}
+
+// A replica group takes every S-th rank.
+static struct volume_entry replica_entry(const struct volume_parts *v) {
+    struct volume_entry t = world_entry(v);
+    const struct recipe *r = v->memory.recipe;
+    t.group = GROUP_REPLICA;
+    t.group_size = (double)r->replica_group;
+    t.ranks_per_node = fmax(1, floor(v->local_ranks / (double)r->shard_group));
+    return t;
+}
+
+static void add(struct volume_parts *v, struct volume_entry t, const char *phase, const char *what,
+                enum collective c) {
+    t.phase = phase;
+    t.what = what;
+    t.collective = c;
+    volume_add(v, &t);
+}
+
+// ---- bucket counts ------------------------------------------------------------------------------
+
+struct filler {
+    double held, limit, next_limit;
+    uint64_t closed;
+};
+
+uint64_t volume_bucket_count(const struct model *m, double limit_elements) {
+    struct filler f = {.limit = limit_elements};
+    for (size_t i = m->unit_count; i-- > 0;)
+        for (uint64_t k = 0; k < m->units[i].repeat; k++)
+            for (size_t j = m->units[i].tensor_count; j-- > 0;) {
+                const struct tensor *t = &m->units[i].tensors[j];
+                for (uint64_t c = 0; c < t->count; c++) {
+                    double n = (double)tensor_numel(t);
+                    if (f.held > 0 && f.held + n > f.limit) {
+                        f.closed++;
+                        f.held = 0;
+                    }
+                    f.held += n;
+                }
+            }
+    return f.closed + (f.held > 0);
+}
+
+uint64_t volume_ddp_bucket_count(const struct model *m, const struct recipe *r,
+                                 double element_bytes) {
+    struct filler f = {.limit = (double)r->ddp_first_bucket_bytes,
+                       .next_limit = (double)r->ddp_bucket_bytes};
+    for (size_t i = m->unit_count; i-- > 0;)
+        for (uint64_t k = 0; k < m->units[i].repeat; k++)
+            for (size_t j = m->units[i].tensor_count; j-- > 0;) {
+                const struct tensor *t = &m->units[i].tensors[j];
+                for (uint64_t c = 0; c < t->count; c++) {
+                    f.held += element_bytes * (double)tensor_numel(t);
+                    if (f.held >= f.limit) {
+                        f.closed++;
+                        f.held = 0;
+                        f.limit = f.next_limit;
+                    }
+                }
+            }
+    return f.closed + (f.held > 0);
+}
+
+double volume_units(const struct memory_parts *p) {
+    double blocks = 0, largest = 0;
+    for (size_t i = 0; i < p->model->unit_count; i++)
+        if (p->model->units[i].kind == UNIT_BLOCK) {
+            blocks += (double)p->model->units[i].repeat;
+            largest = fmax(largest, (double)p->model->units[i].parameters);
+        }
+    if (p->recipe->wrap == WRAP_MODEL)
+        return 1;
+    if (p->recipe->wrap == WRAP_SIZE && largest > 0)
+        blocks = ceil(blocks / fmax(1, floor((double)p->recipe->wrap_parameters / largest)));
+    return blocks + (p->sizes.root > 0 ? 1 : 0);
+}
+
+// ---- DeepSpeed ----------------------------------------------------------------------------------
+
+static void norms(struct volume_parts *v, double count) {
+    struct volume_entry t = world_entry(v);
+    t.dtype = DTYPE_FP32;
+    t.count = count;
+    t.payload_bytes = 4 * count;
+    add(v, t, "step", "norm and overflow", COLLECTIVE_ALL_REDUCE);
+}
+
+// Stages 1 and 2 all-reduce their buckets by default; nothing is reduce-scattered.
+static void stage12(struct volume_parts *v) {
+    const struct memory_parts *p = &v->memory;
+    const struct recipe *r = p->recipe;
+    double times = r->strategy == STRATEGY_ZERO2 ? v->accumulate : 1;
+    double buckets = (double)volume_bucket_count(p->model, (double)r->reduce_bucket_elements);
+    struct volume_entry t = world_entry(v);
+    t.dtype = r->reduce_dtype;
+    t.payload_bytes = times * p->reduce_bytes * p->sizes.trainable;
+    t.count = times * buckets;
+    bool owners = r->reduce_scatter && !r->multi_rank_bucket;
+    if (owners) // one reduce per owner that a bucket touches
+        t.count = times * (buckets + (double)r->world - 1);
+    add(v, t, "backward", "gradients", owners ? COLLECTIVE_REDUCE : COLLECTIVE_ALL_REDUCE);
+    norms(v, r->clip > 0 ? 2 : 1);
+    t = world_entry(v);
+    t.dtype = r->param_dtype;
+    t.payload_bytes = p->parameter_bytes * p->sizes.flat;
+    add(v, t, "step", "updated parameters", COLLECTIVE_ALL_GATHER);
+}
+
+// Elements the quantised all-to-all takes: 2-D tensors that divide by twice the world.
+static double quantisable(const struct memory_parts *p) {
+    double sum = 0, unit = 2 * (double)p->recipe->world;
+    for (size_t i = 0; i < p->model->unit_count; i++)
+        for (size_t k = 0; k < p->model->units[i].tensor_count; k++) {
+            const struct tensor *t = &p->model->units[i].tensors[k];
+            double n = (double)tensor_numel(t);
+            if (t->cols > 1 && fmod(n, unit) == 0)
+                sum += n * (double)t->count * (double)p->model->units[i].repeat;
+        }
+    double all = (double)p->model->parameters;
+    return p->sizes.trainable * sum / all;
+}
+
+static void stage3_gradients(struct volume_parts *v) {
+    const struct memory_parts *p = &v->memory;
+    const struct recipe *r = p->recipe;
+    double nodes = (double)r->world / v->local_ranks, rest = p->sizes.trainable;
+    double buckets = (double)volume_bucket_count(p->model, (double)r->reduce_bucket_elements);
+    if (r->strategy == STRATEGY_ZEROPP && r->quantized_gradients && nodes > 1) {
+        double quantised = quantisable(p), bytes = dtype_bytes(DTYPE_INT4) * quantised;
+        struct volume_entry t = {.dtype = DTYPE_INT4, .count = v->accumulate * buckets};
+        t.group = GROUP_NODE;
+        t.group_size = t.ranks_per_node = v->local_ranks;
+        t.payload_bytes = v->accumulate * bytes;
+        add(v, t, "backward", "gradients, 4 bit, inside the node", COLLECTIVE_ALL_TO_ALL);
+        t.group = GROUP_REPLICA;
+        t.group_size = nodes;
+        t.ranks_per_node = 1;
+        t.payload_bytes /= v->local_ranks;
+        add(v, t, "backward", "gradients, 4 bit, between nodes", COLLECTIVE_ALL_TO_ALL);
+        rest -= quantised;
+    }
+    struct volume_entry t = r->strategy == STRATEGY_MICS ? shard_entry(v) : world_entry(v);
+    t.dtype = r->reduce_dtype;
+    t.count = v->accumulate * buckets;
+    t.payload_bytes = v->accumulate * p->reduce_bytes * rest;
+    add(v, t, "backward", "gradients",
+        r->reduce_scatter ? COLLECTIVE_REDUCE_SCATTER : COLLECTIVE_ALL_REDUCE);
+    if (r->strategy != STRATEGY_MICS)
+        return;
+    t = replica_entry(v);
+    t.dtype = r->grad_accum_dtype;
+    t.count = buckets;
+    t.payload_bytes = dtype_bytes(r->grad_accum_dtype) * p->sizes.sharded;
+    add(v, t, "backward", "gradient shards", COLLECTIVE_ALL_REDUCE);
+}
+
+// qwZ sends a byte per element and one fp32 scale per group of about eight thousand.
+static double gather_element_bytes(const struct memory_parts *p) {
+    const struct recipe *r = p->recipe;
+    if (r->strategy == STRATEGY_ZEROPP && r->quantized_weights)
+        return 1 + 4.0 / 8192;
+    if (r->base_4bit)
+        return p->frozen_bytes;
+    return p->gather_bytes;
+}
+
+static void stage3_gather(struct volume_parts *v, const char *phase, double elements, double calls,
+                          bool secondary) {
+    const struct memory_parts *p = &v->memory;
+    const struct recipe *r = p->recipe;
+    struct volume_entry t = world_entry(v);
+    if (r->strategy == STRATEGY_MICS || secondary)
+        t = shard_entry(v);
+    t.dtype = r->strategy == STRATEGY_ZEROPP && r->quantized_weights ? DTYPE_INT8
+                                                                     : recipe_gather_dtype(r);
+    t.count = calls;
+    t.payload_bytes = elements * gather_element_bytes(p);
+    add(v, t, phase, "parameters",
+        r->all_reduce_for_fetch ? COLLECTIVE_ALL_REDUCE : COLLECTIVE_ALL_GATHER);
+}
+
+static void stage3(struct volume_parts *v) {
+    const struct memory_parts *p = &v->memory;
+    const struct recipe *r = p->recipe;
+    const struct zero3_traffic *z = &p->zero3;
+    double split = 1 / ((double)(r->tp ? r->tp : 1) * (double)(r->pp ? r->pp : 1)),
+           g = v->accumulate;
+    double adapters = r->lora_rank > 0 ? p->sizes.trainable : 0;
+    double forward = split * (double)z->forward_elements + adapters;
+    double backward = split * (double)z->backward_elements + adapters;
+    double calls = (double)z->forward_calls, back_calls = (double)(z->calls - z->forward_calls);
+    bool hpz = r->strategy == STRATEGY_ZEROPP && r->hpz;
+    if (hpz) { // one global gather after a step; everything later inside the secondary group
+        stage3_gather(v, "forward", forward, calls, false);
+        stage3_gather(v, "forward", (g - 1) * forward, (g - 1) * calls, true);
+    } else {
+        stage3_gather(v, "forward", g * forward, g * calls, false);
+    }
+    stage3_gather(v, "backward", g * backward, g * back_calls, hpz);
+    stage3_gradients(v);
+    double groups = 1;
+    if (r->sub_group_elements > 0)
+        groups = ceil(p->sizes.owned / (double)r->sub_group_elements);
+    norms(v, (r->clip > 0 ? groups : 0) + (r->param_dtype == DTYPE_FP16 ? 1 : 0));
+    stage3_gather(v, "step", split * (double)z->persistent_elements, 1, false);
+}
+
+void volume_deepspeed(struct volume_parts *v) {
+    if (recipe_is_stage3(v->memory.recipe))
+        stage3(v);
+    else
+        stage12(v);
+}
+
+// ---- torch --------------------------------------------------------------------------------------
+
+static void data_parallel(struct volume_parts *v) {
+    const struct memory_parts *p = &v->memory;
+    const struct recipe *r = p->recipe;
+    struct volume_entry t = world_entry(v);
+    bool megatron = r->stack == STACK_MEGATRON, noshard = r->strategy == STRATEGY_FSDP1_NOSHARD;
+    t.dtype = megatron && !r->reduce_dtype_given ? DTYPE_FP32 : r->reduce_dtype;
+    double element = dtype_bytes(t.dtype);
+    t.payload_bytes = v->syncs * element * p->sizes.trainable;
+    t.count = v->syncs *
+              (noshard ? volume_units(p) : (double)volume_ddp_bucket_count(p->model, r, element));
+    if (megatron && r->strategy != STRATEGY_DDP) { // the distributed optimizer
+        add(v, t, "backward", "gradients", COLLECTIVE_REDUCE_SCATTER);
+        t.dtype = r->param_dtype;
+        t.payload_bytes = p->parameter_bytes * p->sizes.flat;
+        add(v, t, "step", "updated parameters", COLLECTIVE_ALL_GATHER);
+        return;
+    }
+    add(v, t, "backward", "gradients", COLLECTIVE_ALL_REDUCE);
+}
+
+static bool gathers_once(const struct recipe *r) {
+    return r->strategy == STRATEGY_FSDP1_GRAD_OP || r->strategy == STRATEGY_FSDP1_HYBRID_ZERO2 ||
+           r->strategy == STRATEGY_FSDP2_NORESHARD;
+}
+
+// Bytes of one pass of gathers: the padded shards of every rank; the root alone with `root_only`.
+static double pass_bytes(const struct memory_parts *p) {
+    const struct memory_sizes *s = &p->sizes;
+    double frozen = p->recipe->base_4bit ? p->frozen_bytes : p->gather_bytes;
+    return s->shard_degree * (p->gather_bytes * s->sharded + frozen * s->sharded_frozen);
+}
+
+static double root_share(const struct memory_parts *p) {
+    const struct memory_sizes *s = &p->sizes;
+    if (p->recipe->reshard_root || p->recipe->wrap == WRAP_MODEL)
+        return 0;
+    double root = s->root;
+    if (p->recipe->embedding_group) // the look-up table is gathered again for its backward
+        root = s->head;
+    return root / (s->trainable + s->frozen);
+}
+
+static void fsdp_gathers(struct volume_parts *v) {
+    const struct memory_parts *p = &v->memory;
+    const struct recipe *r = p->recipe;
+    bool held =
+        gathers_once(r) && r->no_sync && recipe_is_fsdp1(r); // unsharded between micro-steps
+    double passes = held ? 1 : v->accumulate, units = volume_units(p);
+    struct volume_entry t = shard_entry(v);
+    t.dtype = recipe_gather_dtype(r);
+    t.count = passes * units;
+    t.payload_bytes = passes * pass_bytes(p);
+    add(v, t, "forward", "parameters", COLLECTIVE_ALL_GATHER);
+    if (gathers_once(r))
+        return;
+    double root = root_share(p);
+    if (r->strategy == STRATEGY_FSDP2_RESHARD) {
+        t.group = GROUP_SHARD;
+        t.group_size = (double)r->reshard_group;
+        t.ranks_per_node = fmin(t.group_size, v->local_ranks);
+    }
+    t.count = passes * (root > 0 ? units - 1 : units);
+    t.payload_bytes *= 1 - root;
+    add(v, t, "backward", "parameters", COLLECTIVE_ALL_GATHER);
+}
+
+static void fsdp_gradients(struct volume_parts *v) {
+    const struct memory_parts *p = &v->memory;
+    const struct recipe *r = p->recipe;
+    struct volume_entry t = shard_entry(v);
+    t.dtype = r->reduce_dtype;
+    t.count = v->syncs * volume_units(p);
+    t.payload_bytes = v->syncs * p->reduce_bytes * p->sizes.sharded * p->sizes.shard_degree;
+    add(v, t, "backward", "gradients", COLLECTIVE_REDUCE_SCATTER);
+    if (r->replica_group > 1) {
+        double count = t.count;
+        t = replica_entry(v);
+        t.dtype = r->reduce_dtype;
+        t.count = count;
+        t.payload_bytes = v->syncs * p->reduce_bytes * p->sizes.sharded;
+        add(v, t, "backward", "gradient shards", COLLECTIVE_ALL_REDUCE);
+    }
+    if (r->clip > 0)
+        norms(v, 1);
+}
+
+void volume_torch(struct volume_parts *v) {
+    if (!recipe_gathers(v->memory.recipe)) {
+        data_parallel(v);
+        return;
+    }
+    fsdp_gathers(v);
+    fsdp_gradients(v);
+}
