@@ -87,28 +87,39 @@ fail:
     return ok;
 }
 
-bool catalog_list(enum catalog_kind kind, struct arena *a, struct catalog_entry **entries,
-                  size_t *count, struct err *e) {
+// Names and paths, sorted by name; no file is opened.
+static bool scan_folder(enum catalog_kind kind, struct arena *a, struct catalog_entry **entries,
+                        size_t *count, struct err *e) {
     const char *dir = arena_printf(a, "%s/%s", catalog_dir(), folders[kind]);
     struct dirent **files;
     int n = scandir(dir, &files, json_file, NULL);
     if (n < 0)
         return err_set(e, ERR_RESOURCE, "%s: cannot read the catalog: %s", dir, strerror(errno));
     struct catalog_entry *list = arena_array(a, (size_t)n + 1, sizeof *list);
-    bool ok = true;
     for (int i = 0; i < n; i++) {
         size_t stem = strlen(files[i]->d_name) - strlen(".json");
         list[i].path = arena_printf(a, "%s/%s", dir, files[i]->d_name);
         list[i].name = arena_printf(a, "%.*s", (int)stem, files[i]->d_name);
-        ok = ok && read_aliases(&list[i], a, e);
         free(files[i]);
     }
     free(files);
-    if (!ok)
-        return false;
     qsort(list, (size_t)n, sizeof *list, by_name);
     *entries = list;
     *count = (size_t)n;
+    return true;
+}
+
+bool catalog_list(enum catalog_kind kind, struct arena *a, struct catalog_entry **entries,
+                  size_t *count, struct err *e) {
+    struct catalog_entry *list;
+    size_t n;
+    if (!scan_folder(kind, a, &list, &n, e))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (!read_aliases(&list[i], a, e))
+            return false;
+    *entries = list;
+    *count = n;
     return true;
 }
 
@@ -153,12 +164,15 @@ bool catalog_find(enum catalog_kind kind, const char *name, struct arena *a, con
     }
     struct catalog_entry *entries;
     size_t count;
-    if (!catalog_list(kind, a, &entries, &count, e))
+    if (!scan_folder(kind, a, &entries, &count, e))
         return false;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        if (!read_aliases(&entries[i], a, e))
+            return false;
         if (entry_matches(&entries[i], normal, a)) {
             *path = entries[i].path;
             return true;
         }
+    }
     return fail_unknown(kind, name, entries, count, a, e);
 }
