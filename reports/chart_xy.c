@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "chart.h"
+
+#include "html.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COLUMNS 480 // thinning keeps the extremes of each of this many columns
+#define HEIGHT 400
+#define TOP 0.06
+#define BOTTOM 0.15
+#define NAME_LIMIT 34
+
+static bool usable(const struct chart_xy *c, double x, double y) {
+    return isfinite(x) && isfinite(y) && (!c->x.log || x > 0) && (!c->y.log || y > 0);
+}
+
+static void extent(double *low, double *high, double v) {
+    *low = isnan(*low) ? v : fmin(*low, v);
+    *high = isnan(*high) ? v : fmax(*high, v);
+}
+
+static size_t fit_axes(struct chart_xy *c) {
+    double box[4] = {NAN, NAN, NAN, NAN};
+    size_t points = 0;
+    for (size_t s = 0; s < c->series_count; s++)
+        for (size_t i = 0; i < c->series[s].count; i++) {
+            double x = c->series[s].x[i], y = c->series[s].y[i];
+            if (!usable(c, x, y))
+                continue;
+            points++;
+            extent(&box[0], &box[1], x);
+            extent(&box[2], &box[3], y);
+        }
+    if (c->x.low == c->x.high)
+        axis_fit(&c->x, box[0], box[1]);
+    if (c->y.low == c->y.high)
+        axis_fit(&c->y, box[2], box[3]);
+    return points;
+}
+
+static void write_point(struct plot *p, const struct chart_series *s, size_t i) {
+    plot_number(p, s->x[i]);
+    plot_number(p, s->y[i]);
+    plot_number(p, s->low ? s->low[i] : NAN);
+    plot_number(p, s->high ? s->high[i] : NAN);
+    plot_row_end(p);
+}
+
+// Points that share a small cell of the picture are drawn once.
+static void write_cells(struct plot *p, const struct chart_xy *c, const struct chart_series *s) {
+    enum { ACROSS = COLUMNS / 2, DOWN = 220 };
+    unsigned char *seen = calloc(ACROSS * DOWN, 1);
+    for (size_t i = 0; i < s->count; i++) {
+        if (!usable(c, s->x[i], s->y[i]))
+            continue;
+        double x = axis_fraction(&c->x, s->x[i]), y = axis_fraction(&c->y, s->y[i]);
+        if (x < 0 || x > 1 || y < 0 || y > 1)
+            continue;
+        size_t cell = (size_t)(x * (ACROSS - 1)) * DOWN + (size_t)(y * (DOWN - 1));
+        if (seen && seen[cell])
+            continue;
+        if (seen)
+            seen[cell] = 1;
+        write_point(p, s, i);
+    }
+    free(seen);
+}
+
+// A line: in each column of the picture the first, lowest, highest and last point.
+static void write_columns(struct plot *p, const struct chart_xy *c, const struct chart_series *s) {
+    size_t i = 0;
+    while (i < s->count) {
+        if (!usable(c, s->x[i], s->y[i])) {
+            i++;
+            continue;
+        }
+        double column = floor(axis_fraction(&c->x, s->x[i]) * COLUMNS);
+        size_t pick[4] = {i, i, i, i};
+        for (; i < s->count && usable(c, s->x[i], s->y[i]) &&
+               floor(axis_fraction(&c->x, s->x[i]) * COLUMNS) == column;
+             i++) {
+            pick[1] = s->y[i] < s->y[pick[1]] ? i : pick[1];
+            pick[2] = s->y[i] > s->y[pick[2]] ? i : pick[2];
+            pick[3] = i;
+        }
+        if (pick[1] > pick[2]) {
+            size_t swap = pick[1];
+            pick[1] = pick[2];
+            pick[2] = swap;
+        }
+        for (size_t k = 0; k < 4; k++)
+            if (k == 0 || pick[k] != pick[k - 1])
+                write_point(p, s, pick[k]);
+    }
+}
+
+static const char *style_text(const struct chart_series *s) {
+    switch (s->style) {
+    case CHART_DASHED:
+        return "with lines lw 1.5 dt (8,5)";
+    case CHART_POINTS:
+        return "with points ps 0.8";
+    case CHART_LINE_POINTS:
+        return "with linespoints lw 2 ps 0.6";
+    case CHART_STEPS:
+        return "with fsteps lw 2";
+    default:
+        return "with lines lw 2";
+    }
+}
+
+static void write_series(struct plot *p, const struct chart_xy *c, size_t index) {
+    static const int marks[] = {7, 5, 9, 13, 11, 6, 4, 8};
+    const struct chart_series *s = &c->series[index];
+    if (s->low && s->high) {
+        int band = plot_block(p);
+        write_columns(p, c, s);
+        plot_clause(
+            p,
+            "file index %d using 1:3:4 with filledcurves fs transparent solid 0.18 noborder "
+            "lc rgb \"%s\" notitle",
+            band, plot_rgb(s->colour));
+    }
+    int block = plot_block(p);
+    plot_string(p, s->name, NAME_LIMIT);
+    plot_row_end(p);
+    if (s->style == CHART_POINTS)
+        write_cells(p, c, s);
+    else
+        write_columns(p, c, s);
+    bool points = s->style == CHART_POINTS || s->style == CHART_LINE_POINTS;
+    plot_clause(p, "file index %d using 1:2 %s lc rgb \"%s\"", block, style_text(s),
+                plot_rgb(s->colour));
+    if (points)
+        fprintf(p->draw, " pt %d", marks[index % (sizeof marks / sizeof *marks)]);
+    fputs(*s->name ? " title columnheader(1)" : " notitle", p->draw);
+}
+
+struct end_label {
+    double at; // fraction of the axis, 0 at the bottom
+    const char *name;
+    enum plot_colour colour;
+};
+
+static int by_height(const void *a, const void *b) {
+    double x = ((const struct end_label *)a)->at, y = ((const struct end_label *)b)->at;
+    return x < y ? -1 : x > y;
+}
+
+// Push apart labels that would overlap, from the bottom up and then from the top down.
+static void spread(struct end_label *labels, size_t n) {
+    double gap = 19.0 / (HEIGHT * (1 - TOP - BOTTOM));
+    qsort(labels, n, sizeof *labels, by_height);
+    for (size_t i = 1; i < n; i++)
+        labels[i].at = fmax(labels[i].at, labels[i - 1].at + gap);
+    double top = 1;
+    for (size_t i = n; i-- > 0; top -= gap)
+        labels[i].at = fmin(labels[i].at, top);
+}
+
+static size_t end_labels(const struct chart_xy *c, struct end_label labels[CHART_SERIES]) {
+    size_t n = 0;
+    for (size_t s = 0; s < c->series_count && n < CHART_SERIES; s++) {
+        const struct chart_series *one = &c->series[s];
+        for (size_t i = one->count; i-- > 0 && *one->name;) {
+            if (!usable(c, one->x[i], one->y[i]))
+                continue;
+            double at = fmin(1, fmax(0, axis_fraction(&c->y, one->y[i])));
+            labels[n++] = (struct end_label){at, one->name, one->colour};
+            break;
+        }
+    }
+    spread(labels, n);
+    return n;
+}
+
+static double at_fraction(const struct axis *x, double f) {
+    return x->log ? x->low * pow(x->high / x->low, f) : x->low + f * (x->high - x->low);
+}
+
+// Names beside the ends of the lines, with a short stroke of the line's colour.
+static void write_end_labels(struct plot *p, const struct chart_xy *c) {
+    struct end_label labels[CHART_SERIES];
+    size_t n = end_labels(c, labels);
+    for (size_t i = 0; i < n; i++) {
+        int block = plot_block(p);
+        plot_number(p, at_fraction(&c->x, 0.9999));
+        plot_number(p, at_fraction(&c->y, fmin(0.9999, labels[i].at)));
+        plot_string(p, labels[i].name, NAME_LIMIT);
+        plot_row_end(p);
+        plot_clause(p,
+                    "file index %d using (narrow ? NaN : $1):2 with points pt 5 ps 0.7 lc rgb "
+                    "\"%s\" notitle",
+                    block, plot_rgb(labels[i].colour));
+        plot_clause(p,
+                    "file index %d using (narrow ? NaN : $1):2:3 with labels left offset 1,0 "
+                    "notitle",
+                    block);
+    }
+}
+
+struct placed { // where a label lies, px from the lower left of the wide picture
+    double x0, x1, y;
+};
+
+static bool is_free(const struct placed *taken, size_t n, struct placed at) {
+    for (size_t i = 0; i < n; i++)
+        if (at.x0 < taken[i].x1 && taken[i].x0 < at.x1 && fabs(at.y - taken[i].y) < 17)
+            return false;
+    return true;
+}
+
+// The place for a mark's label among right or left, above or below; -1 when all are taken.
+static int place_label(const struct chart_xy *c, const struct chart_mark *m, struct placed *taken,
+                       size_t *n) {
+    double px = 700 * axis_fraction(&c->x, m->x), width = 8 * (double)strlen(m->label) + 16;
+    double py = HEIGHT * (1 - TOP - BOTTOM) * axis_fraction(&c->y, m->y);
+    int first = axis_fraction(&c->x, m->x) > 0.6 ? 1 : 0;
+    for (int k = 0; k < 4; k++) {
+        int place = k ^ first;
+        struct placed at = {place & 1 ? px - width : px, place & 1 ? px : px + width,
+                            py + (place & 2 ? -18 : 18)};
+        if (at.x0 < 0 || *n == CHART_MARKS || !is_free(taken, *n, at))
+            continue;
+        taken[(*n)++] = at;
+        return place;
+    }
+    return -1;
+}
+
+static void write_marks(struct plot *p, const struct chart_xy *c) {
+    static const char *const sides[4] = {"left offset 1,1", "right offset -1,1", "left offset 1,-1",
+                                         "right offset -1,-1"};
+    struct placed taken[CHART_MARKS];
+    size_t n = 0, used[4] = {0};
+    if (c->mark_count == 0)
+        return;
+    int block = plot_block(p);
+    for (size_t i = 0; i < c->mark_count; i++) {
+        if (!usable(c, c->marks[i].x, c->marks[i].y))
+            continue;
+        int place = place_label(c, &c->marks[i], taken, &n);
+        plot_number(p, c->marks[i].x);
+        plot_number(p, c->marks[i].y);
+        plot_string(p, c->marks[i].label, 40);
+        plot_number(p, place);
+        plot_row_end(p);
+        if (place >= 0)
+            used[place]++;
+    }
+    plot_clause(p,
+                "file index %d using 1:2 with points pt 6 ps 1.6 lw 2 lc rgb \"#000000\" notitle",
+                block);
+    for (int k = 0; k < 4; k++)
+        if (used[k])
+            plot_clause(p, "file index %d using ($4 == %d ? $1 : NaN):2:3 with labels %s notitle",
+                        block, k, sides[k]);
+}
+
+static void write_layout(struct plot *p, const struct chart_xy *c, size_t longest, size_t names) {
+    double right = c->key ? 24 : 34 + 7.8 * (double)longest;
+    plot_key(p, names, longest, HEIGHT);
+    if (!c->key) {
+        p->height = HEIGHT;
+        fprintf(p->wide, "unset key\nset tmargin at screen %.3f\n", 1 - TOP);
+    }
+    fputs("set grid xtics ytics back lc rgb \"#D0D0D0\" lw 1 dt solid\n", p->common);
+    fprintf(p->wide, "set lmargin at screen %.4f\nset rmargin at screen %.4f\n", 92.0 / PLOT_WIDE,
+            1 - right / PLOT_WIDE);
+    fprintf(p->wide, "set bmargin at screen %.4f\n", 62.0 / p->height);
+    axis_write(&c->x, 'x', c->x.kind == AXIS_BYTES ? 9 : 8, p->wide);
+    axis_write(&c->y, 'y', 7, p->wide);
+    fprintf(p->narrow, "set lmargin at screen %.4f\nset rmargin at screen %.4f\n",
+            74.0 / PLOT_NARROW, 1 - 16.0 / PLOT_NARROW);
+    fprintf(p->narrow, "set bmargin at screen %.4f\n", 56.0 / p->narrow_height);
+    axis_write_ticks(&c->x, 'x', 4, p->narrow);
+    axis_write_ticks(&c->y, 'y', 6, p->narrow);
+}
+
+void chart_xy(struct plot *p, struct chart_xy *c) {
+    size_t names = 0, longest = 0;
+    if (c->series_count > CHART_SERIES)
+        c->series_count = CHART_SERIES;
+    if (fit_axes(c) == 0) {
+        p->trouble = "there is nothing to draw: no value is known";
+        return;
+    }
+    for (size_t s = 0; s < c->series_count; s++) {
+        write_series(p, c, s);
+        char text[PLOT_LABEL];
+        size_t count = html_clean(text, sizeof text, c->series[s].name, NAME_LIMIT);
+        longest = count > longest ? count : longest;
+        names += count > 0;
+    }
+    if (!c->key)
+        write_end_labels(p, c);
+    write_marks(p, c);
+    write_layout(p, c, longest, names);
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Advice: the decision, the options side by side, break-evens, step time against bandwidth.
+#include "chart.h"
+#include "page.h"
+
+#include "base/units.h"
+
+#include <math.h>
+#include <string.h>
+
+#define CURVES 8
+
+void page_advise_answer(struct page *p, struct view root) {
+    struct html *h = &p->html;
+    static const char *const sentences[] = {"sentence", "answer", "recommendation.reason",
+                                            "decision.reason", "reason"};
+    static const char *const choices[] = {"choice", "recommendation.choice", "decision.choice"};
+    const char *sentence = NULL, *choice = NULL;
+    for (size_t i = 0; i < sizeof sentences / sizeof *sentences && !sentence; i++)
+        sentence = view_string(root, sentences[i]);
+    for (size_t i = 0; i < sizeof choices / sizeof *choices && !choice; i++)
+        choice = view_string(root, choices[i]);
+    html_raw(h, "<p class=headline>");
+    if (choice) {
+        page_badge(p, choice);
+        html_raw(h, " ");
+    }
+    html_user(h, sentence ? sentence : "The file gives no decision.");
+    html_raw(h, "</p>\n");
+    struct view actions = view_find(root, "actions");
+    if (!view_count(actions))
+        actions = view_find(root, "recommendation.actions");
+    size_t i = 0;
+    html_raw(h, view_count(actions) ? "<p>Do this:</p><ul>" : "");
+    for (const cJSON *c = view_first(actions); c && i < 12; c = c->next, i++) {
+        html_raw(h, "<li>");
+        show_scalar(h, view_member(actions, c, i));
+        html_raw(h, "</li>");
+    }
+    html_raw(h, view_count(actions) ? "</ul>\n" : "");
+}
+
+struct curve {
+    const char *name;
+    double *x, *y;
+    size_t count;
+};
+
+static size_t read_curves(struct view array, const char *x_key, double x_scale, struct curve *out) {
+    size_t n = 0;
+    for (const cJSON *c = view_first(array); c && n < CURVES; c = c->next) {
+        struct view points = view_find(view_member(array, c, 0), "points");
+        size_t count = view_count(points);
+        const char *name = view_item_string(c, "name");
+        struct curve *one = &out[n++];
+        *one = (struct curve){name ? name : "plan",
+                              arena_array(array.arena, count + 1, sizeof(double)),
+                              arena_array(array.arena, count + 1, sizeof(double)), 0};
+        for (const cJSON *q = view_first(points); q; q = q->next) {
+            one->x[one->count] = view_item_number(q, x_key) / x_scale;
+            one->y[one->count++] = view_item_number(q, "step_s");
+        }
+    }
+    return n;
+}
+
+// y of a curve at x, by straight lines between its points; NAN outside.
+static double value_at(const struct curve *c, double x) {
+    for (size_t i = 1; i < c->count; i++)
+        if (c->x[i - 1] <= x && x <= c->x[i] && c->x[i] > c->x[i - 1])
+            return c->y[i - 1] +
+                   (c->y[i] - c->y[i - 1]) * (log(x / c->x[i - 1]) / log(c->x[i] / c->x[i - 1]));
+    return NAN;
+}
+
+// Where two curves meet between their points.
+static size_t crossings(const struct curve *curves, size_t n, struct chart_mark *marks,
+                        size_t limit, struct arena *a) {
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = i + 1; k < n; k++)
+            for (size_t q = 1; q < curves[i].count && found < limit; q++) {
+                const struct curve *c = &curves[i];
+                double before = c->y[q - 1] - value_at(&curves[k], c->x[q - 1]);
+                double after = c->y[q] - value_at(&curves[k], c->x[q]);
+                if (isnan(before) || isnan(after) || before * after >= 0)
+                    continue;
+                double f = before / (before - after);
+                double x = c->x[q - 1] * pow(c->x[q] / c->x[q - 1], f);
+                marks[found++] = (struct chart_mark){x, c->y[q - 1] + f * (c->y[q] - c->y[q - 1]),
+                                                     arena_printf(a, "%.3g Gb/s", x)};
+            }
+    return found;
+}
+
+static double curves_scale(struct curve *curves, size_t n, const char **unit) {
+    double most = 0;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < curves[i].count; k++)
+            most = fmax(most, curves[i].y[k]);
+    double scale = axis_seconds(most, unit);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < curves[i].count; k++)
+            curves[i].y[k] /= scale;
+    return scale;
+}
+
+static size_t curve_series(const struct curve *curves, size_t n, struct chart_series *series) {
+    static const enum plot_colour colours[CURVES] = {PLOT_BLUE,   PLOT_VERMILLION, PLOT_GREEN,
+                                                     PLOT_PURPLE, PLOT_ORANGE,     PLOT_SKY,
+                                                     PLOT_GREY,   PLOT_TEXT};
+    for (size_t i = 0; i < n; i++)
+        series[i] = (struct chart_series){curves[i].name, CHART_LINE_POINTS, colours[i],
+                                          curves[i].x,    curves[i].y,       NULL,
+                                          NULL,           curves[i].count};
+    return n;
+}
+
+static void bandwidth_figure(struct page *p, struct view root) {
+    struct curve curves[CURVES];
+    struct chart_series series[CURVES];
+    struct chart_mark marks[6];
+    const char *unit;
+    struct view array = view_find(root, "curves");
+    size_t n = read_curves(array, "bandwidth_bytes_per_s", UNITS_GIGA / 8, curves);
+    if (n == 0) {
+        html_raw(&p->html,
+                 "<p class=missing>The file holds no curve of step time against bandwidth.</p>\n");
+        return;
+    }
+    curves_scale(curves, n, &unit);
+    size_t met = crossings(curves, n, marks, 6, p->arena);
+    struct plot *plot =
+        plot_add(&p->plots, "bandwidth", "Step time against inter-node bandwidth per GPU");
+    plot->alt = met ? arena_printf(p->arena, "%zu crossing%s; the first is at %.3g Gb/s per GPU",
+                                   met, met == 1 ? "" : "s", marks[0].x)
+                    : "The curves do not cross in the range that was looked at";
+    chart_xy(plot,
+             &(struct chart_xy){
+                 .x = {.label = "inter-node bandwidth per GPU (Gb/s)", .log = true},
+                 .y = {.label = arena_printf(p->arena, "step time (%s)", unit), .from_zero = true},
+                 .series = series,
+                 .series_count = curve_series(curves, n, series),
+                 .marks = marks,
+                 .mark_count = met});
+    page_figure(p, plot);
+}
+
+static void scaling_figure(struct page *p, struct view root) {
+    struct curve curves[CURVES];
+    struct chart_series series[CURVES];
+    const char *unit;
+    size_t n = read_curves(view_find(root, "scaling"), "nodes", 1, curves);
+    if (n == 0)
+        return;
+    curves_scale(curves, n, &unit);
+    struct plot *plot = plot_add(&p->plots, "nodes", "Step time against nodes");
+    plot->alt = arena_printf(p->arena, "%zu plan%s over the number of nodes", n, n == 1 ? "" : "s");
+    chart_xy(plot, &(struct chart_xy){.x = {.label = "nodes", .kind = AXIS_COUNT, .log = true},
+                                      .y = {.label = arena_printf(p->arena, "step time (%s)", unit),
+                                            .from_zero = true},
+                                      .series = series,
+                                      .series_count = curve_series(curves, n, series)});
+    page_figure(p, plot);
+}
+
+void page_advise_body(struct page *p, struct view root) {
+    static const char *const handled[] = {
+        "schema",        "command", "model",   "cluster",     "curves",
+        "scaling",       "options", "changes", "break_evens", "sentence",
+        "sensitivities", "choice",  "actions", "reason",      NULL};
+    static const char *const tables[] = {"options", "changes", "break_evens", "sensitivities"};
+    static const char *const captions[] = {"Offload, bandwidth or more GPUs", "Changes, best first",
+                                           "Break-evens: the least that is enough",
+                                           "What one more GiB or GB/s is worth"};
+    bandwidth_figure(p, root);
+    scaling_figure(p, root);
+    for (size_t i = 0; i < 4; i++)
+        show_any(&p->html, view_find(root, tables[i]), captions[i]);
+    show_rest(&p->html, root, handled);
+}

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plans.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+static struct plans read_plans(struct view root) {
+    return plans_read(view_find(root, "plans"), view_number(root, "recommendation.plan_index"));
+}
+
+static const char *choice_words(const char *choice) {
+    static const struct {
+        const char *choice, *words;
+    } known[] = {{"as_is", "Run it as it is."},
+                 {"change_knobs", "Change these settings."},
+                 {"offload", "Offload."},
+                 {"more_bandwidth", "Buy bandwidth."},
+                 {"more_gpus", "It needs more GPUs."},
+                 {"impossible", "Not possible here."}};
+    for (size_t i = 0; choice && i < sizeof known / sizeof *known; i++)
+        if (strcmp(choice, known[i].choice) == 0)
+            return known[i].words;
+    return NULL;
+}
+
+static size_t count_fitting(const struct plans *s) {
+    size_t n = 0;
+    for (size_t i = 0; i < s->count; i++)
+        n += strcmp(plans_fits(s->items[i]), "no") != 0;
+    return n;
+}
+
+// The plan that comes nearest to fitting.
+static size_t nearest(const struct plans *s) {
+    size_t best = SIZE_MAX;
+    double least = INFINITY;
+    for (size_t i = 0; i < s->count; i++) {
+        double v = view_number(s->items[i], "memory.allocated_peak_bytes");
+        if (v < least) {
+            least = v;
+            best = i;
+        }
+    }
+    return best;
+}
+
+static void say_fits(struct page *p, const struct plans *s, size_t i) {
+    struct html *h = &p->html;
+    html_raw(h, "<p class=headline>");
+    page_badge(p, plans_fits(s->items[i]));
+    html_raw(h, " ");
+    html_user(h, s->labels[i]);
+    html_raw(h, strcmp(plans_fits(s->items[i]), "tight") == 0 ? " fits tightly: " : " fits: ");
+    show_value(h, s->items[i], "memory.allocated_peak_bytes");
+    html_raw(h, " of ");
+    show_value(h, s->items[i], "memory.capacity_bytes");
+    html_raw(h, " per GPU at the peak");
+    if (!isnan(view_number(s->items[i], "time.step_s"))) {
+        html_raw(h, "; ");
+        show_value(h, s->items[i], "time.step_s");
+        html_raw(h, " per step");
+        if (view_string(s->items[i], "bound_by")) {
+            html_raw(h, ", bound by ");
+            html_user(h, view_string(s->items[i], "bound_by"));
+        }
+    }
+    html_raw(h, ".</p>\n");
+}
+
+static void say_short(struct page *p, const struct plans *s) {
+    struct html *h = &p->html;
+    size_t i = nearest(s);
+    html_raw(h, "<p class=headline>");
+    page_badge(p, "no");
+    html_printf(h, " None of the %zu plans fits.", s->count);
+    if (i < s->count) {
+        html_raw(h, " The nearest is ");
+        html_user(h, s->labels[i]);
+        if (view_number(s->items[i], "memory.short_bytes") > 0) {
+            html_raw(h, ", short by ");
+            show_value(h, s->items[i], "memory.short_bytes");
+            html_raw(h, " per GPU");
+        }
+        if (view_number(s->items[i], "memory.min_gpus") > 0) {
+            html_raw(h, "; it needs ");
+            show_value(h, s->items[i], "memory.min_gpus");
+            html_raw(h, " GPUs");
+        }
+        html_raw(h, ".");
+    }
+    html_raw(h, "</p>\n");
+}
+
+static void say_actions(struct page *p, struct view recommendation) {
+    struct html *h = &p->html;
+    struct view actions = view_find(recommendation, "actions");
+    size_t i = 0;
+    if (view_count(actions) == 0)
+        return;
+    html_raw(h, "<p>Do this:</p><ul>");
+    for (const cJSON *c = view_first(actions); c && i < 12; c = c->next, i++) {
+        html_raw(h, "<li>");
+        show_scalar(h, view_member(actions, c, i));
+        html_raw(h, "</li>");
+    }
+    html_raw(h, "</ul>\n");
+}
+
+static void say_recommendation(struct page *p, struct view root) {
+    struct html *h = &p->html;
+    struct view recommendation = view_find(root, "recommendation");
+    const char *words = choice_words(view_string(recommendation, "choice"));
+    const char *reason = view_string(recommendation, "reason");
+    if (words || reason) {
+        html_raw(h, "<p>");
+        if (words) {
+            html_raw(h, "<b>");
+            html_text(h, words);
+            html_raw(h, "</b> ");
+        }
+        html_user(h, reason);
+        html_raw(h, "</p>\n");
+    } else {
+        html_raw(h, "<p class=note>The file gives no recommendation.</p>\n");
+    }
+    say_actions(p, recommendation);
+}
+
+void page_plan_answer(struct page *p, struct view root) {
+    struct plans s = read_plans(root);
+    size_t fitting = count_fitting(&s), fastest = plans_fastest(&s);
+    if (s.count == 0)
+        html_raw(&p->html, "<p class=headline>The file holds no plan.</p>\n");
+    else if (fitting == 0)
+        say_short(p, &s);
+    else if (s.recommended != SIZE_MAX && strcmp(plans_fits(s.items[s.recommended]), "no") != 0)
+        say_fits(p, &s, s.recommended);
+    else if (fastest != SIZE_MAX)
+        say_fits(p, &s, fastest);
+    else
+        html_printf(&p->html, "<p class=headline>%zu of %zu plans fit.</p>\n", fitting, s.count);
+    if (fastest != SIZE_MAX && fastest != s.recommended && s.recommended != SIZE_MAX) {
+        html_raw(&p->html, "<p>The fastest that fits is ");
+        html_user(&p->html, s.labels[fastest]);
+        html_raw(&p->html, " at ");
+        show_value(&p->html, s.items[fastest], "time.step_s");
+        html_raw(&p->html, " per step.</p>\n");
+    }
+    say_recommendation(p, root);
+}
+
+static void say_reasons(struct page *p, const struct plans *s) {
+    struct html *h = &p->html;
+    size_t said = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        const char *plan_reason = view_string(s->items[i], "reason");
+        const char *reason = plan_reason ? plan_reason : view_string(s->items[i], "time.reason");
+        if (!reason || !*reason || said >= 20)
+            continue;
+        html_raw(h, said++ ? "<li>" : "<p>What could not be told:</p><ul class=note><li>");
+        html_user(h, s->labels[i]);
+        html_raw(h, ": ");
+        html_user(h, reason);
+        html_raw(h, "</li>");
+    }
+    html_raw(h, said ? "</ul>\n" : "");
+}
+
+static void host_table(struct page *p, const struct plans *s) {
+    static const char *const cells[] = {
+        "host.bytes_per_node", "host.pinned_bytes_per_node",      "host.pinned_rounding_bytes",
+        "host.capacity_bytes", "volume.host_dram_bytes_per_node", "nvme.bytes_per_node",
+        "nvme.capacity_bytes"};
+    struct html *h = &p->html;
+    bool any = false;
+    for (size_t i = 0; i < s->count; i++)
+        any |= view_number(s->items[i], cells[0]) > 0 || view_number(s->items[i], cells[5]) > 0;
+    if (!any)
+        return;
+    show_table_open(h, "Host and NVMe per node");
+    html_raw(h,
+             "<thead><tr><th scope=col>Plan<th scope=col>Host memory<th scope=col>of it pinned"
+             "<th scope=col>lost to rounding<th scope=col>Host capacity<th scope=col>Host traffic "
+             "per step<th scope=col>NVMe<th scope=col>NVMe capacity</tr></thead><tbody>\n");
+    for (size_t i = 0; i < s->count; i++) {
+        html_raw(h, i == s->recommended ? "<tr class=marked><th scope=row>" : "<tr><th scope=row>");
+        html_user(h, s->labels[i]);
+        html_raw(h, "</th>");
+        for (size_t k = 0; k < sizeof cells / sizeof *cells; k++) {
+            html_raw(h, "<td>");
+            show_value(h, s->items[i], cells[k]);
+            html_raw(h, "</td>");
+        }
+        html_raw(h, "</tr>\n");
+    }
+    html_raw(h, "</tbody>");
+    show_table_close(h);
+}
+
+static void transfers_table(struct page *p, struct view plan) {
+    static const struct show_column columns[] = {
+        {"kind", "Transfer"},   {"phase", "Phase"}, {"dtype", "Type"},
+        {"group", "Group"},     {"count", "Count"}, {"payload_bytes", "Payload"},
+        {"sent_bytes", "Sent"}, {"link", "Link"}};
+    struct view transfers = view_find(plan, "volume.transfers");
+    if (view_count(transfers))
+        show_rows(&p->html, transfers,
+                  &(struct show_table){"Transfers of one step", columns, 8, 60, NULL});
+}
+
+// The source of recipe.KEY among inputs[], whose paths may or may not say "recipe.".
+static struct view input_for(struct view inputs, const char *key) {
+    size_t i = 0;
+    for (const cJSON *c = view_first(inputs); c; c = c->next, i++) {
+        const char *path = view_item_string(c, "path");
+        const char *plain = path && strncmp(path, "recipe.", 7) == 0 ? path + 7 : path;
+        if (plain && strcmp(plain, key) == 0)
+            return view_member(inputs, c, i);
+    }
+    return (struct view){.path = "$", .arena = inputs.arena};
+}
+
+static void recipe_row(struct page *p, struct view value, struct view input) {
+    struct html *h = &p->html;
+    html_raw(h, "<tr><th scope=row>");
+    show_label(h, value.item->string);
+    html_raw(h, "</th><td>");
+    if (view_is_object(value))
+        show_value(h, value, "value");
+    else
+        show_scalar(h, value);
+    html_raw(h, "</td><td>");
+    const char *source = view_string(value, "source");
+    html_user(h, source ? source : view_string(input, "source"));
+    if (!source && !view_string(input, "source"))
+        html_raw(h, "<span class=none>not stated</span>");
+    html_raw(h, "</td></tr>\n");
+}
+
+static void recipe_table(struct page *p, struct view root, struct view plan) {
+    struct view recipe = view_find(plan, "recipe"), inputs = view_find(root, "inputs");
+    size_t i = 0;
+    if (view_count(recipe) == 0)
+        return;
+    show_table_open(&p->html, "Recipe: each value and where it came from");
+    html_raw(&p->html, "<thead><tr><th scope=col>Setting<th scope=col>Value<th scope=col>From"
+                       "</tr></thead><tbody>\n");
+    for (const cJSON *c = view_first(recipe); c; c = c->next, i++)
+        recipe_row(p, view_member(recipe, c, i), input_for(inputs, c->string));
+    html_raw(&p->html, "</tbody>");
+    show_table_close(&p->html);
+}
+
+static void input_value(struct page *p, struct view input) {
+    const char *unit = view_string(input, "unit");
+    double v = view_number(input, "value");
+    struct html *h = &p->html;
+    static const char *const scaled[] = {"bytes", "bytes_per_s", "s", "flop_per_s"};
+    bool known = false;
+    for (size_t i = 0; unit && i < 4; i++)
+        known |= strcmp(unit, scaled[i]) == 0;
+    if (known && !isnan(v)) {
+        char text[SHOW_TEXT];
+        struct view value = view_find(input, "value");
+        html_printf(h, "<data class=num data-file=\"%d\" data-path=\"", h->file);
+        html_text(h, value.path);
+        html_printf(h, "\" value=\"%.17g\">", v);
+        html_text(h, show_format(text, arena_printf(p->arena, "_%s", unit), v));
+        html_raw(h, "</data>");
+        return;
+    }
+    show_value(h, input, "value");
+    if (unit && !isnan(v)) {
+        html_raw(h, " ");
+        html_user(h, unit);
+    }
+}
+
+static void input_rows(struct page *p, struct view inputs) {
+    struct html *h = &p->html;
+    size_t i = 0;
+    for (const cJSON *c = view_first(inputs); c; c = c->next, i++) {
+        struct view input = view_member(inputs, c, i);
+        const char *provenance = view_string(input, "provenance");
+        html_raw(h, "<tr><th scope=row>");
+        show_value(h, input, "path");
+        html_raw(h, "</th><td>");
+        input_value(p, input);
+        html_raw(h, "</td><td>");
+        page_badge(p, provenance ? provenance : "not stated");
+        html_raw(h, "</td><td>");
+        show_value(h, input, "source");
+        html_raw(h, "</td></tr>\n");
+    }
+}
+
+static void provenance(struct page *p, struct view root) {
+    struct html *h = &p->html;
+    struct view inputs = view_find(root, "inputs");
+    struct view matter = view_find(root, "assumed_that_matter");
+    static const struct show_column columns[] = {
+        {"path", "Assumed figure"}, {"effect", "Effect"}, {"measure_with", "Measure it with"}};
+    page_heading(p, "What this rests on");
+    if (view_count(matter))
+        show_rows(h, matter,
+                  &(struct show_table){"Assumed figures that matter most: measure these first",
+                                       columns, 3, 12, NULL});
+    else
+        html_raw(h, "<p class=note>The file names no assumed figure that matters.</p>\n");
+    if (view_count(inputs) == 0) {
+        html_raw(h, "<p class=missing>The file does not list its inputs.</p>\n");
+        return;
+    }
+    html_printf(h, "<details><summary>All %zu inputs and their origin</summary>\n",
+                view_count(inputs));
+    show_table_open(h, "Inputs");
+    html_raw(h,
+             "<thead><tr><th scope=col>Input<th scope=col>Value<th scope=col>Known by<th scope=col>"
+             "Source</tr></thead><tbody>\n");
+    input_rows(p, inputs);
+    html_raw(h, "</tbody>");
+    show_table_close(h);
+    html_raw(h, "</details>\n");
+}
+
+static void plan_details(struct page *p, const struct plans *s) {
+    static const char *const shown[] = {"strategy", "recipe", "volume", "proven", "bound_by", NULL};
+    struct html *h = &p->html;
+    for (size_t i = 0; i < s->count && i < 16; i++) {
+        html_raw(h, "<details><summary>Every figure of ");
+        html_user(h, s->labels[i]);
+        html_raw(h, "</summary>\n");
+        transfers_table(p, s->items[i]);
+        for (const cJSON *c = view_first(s->items[i]); c; c = c->next) {
+            size_t k = 0;
+            while (shown[k] && strcmp(shown[k], c->string) != 0)
+                k++;
+            if (!shown[k] && cJSON_IsObject(c))
+                show_any(h, view_member(s->items[i], c, 0),
+                         arena_printf(p->arena, "%.60s", c->string));
+        }
+        html_raw(h, "</details>\n");
+    }
+}
+
+void page_plan_body(struct page *p, struct view root) {
+    static const char *const handled[] = {
+        "schema", "command", "model",          "cluster",
+        "inputs", "plans",   "recommendation", "assumed_that_matter",
+        NULL};
+    struct plans s = read_plans(root);
+    size_t fastest = plans_fastest(&s);
+    size_t main_plan = s.recommended != SIZE_MAX ? s.recommended
+                       : fastest != SIZE_MAX     ? fastest
+                                                 : 0;
+    plans_memory_figure(p, &s);
+    if (s.count)
+        plans_phases_figure(p, &s, main_plan);
+    plans_time_figure(p, &s);
+    plans_volume_figure(p, &s);
+    page_heading(p, "The plans in figures");
+    plans_table(p, &s, "Plans");
+    say_reasons(p, &s);
+    host_table(p, &s);
+    if (s.count) {
+        html_raw(&p->html, "<details open><summary>Recipe of ");
+        html_user(&p->html, s.labels[main_plan]);
+        html_raw(&p->html, "</summary>\n");
+        recipe_table(p, root, s.items[main_plan]);
+        html_raw(&p->html, "</details>\n");
+    }
+    plan_details(p, &s);
+    provenance(p, root);
+    show_rest(&p->html, root, handled);
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plans.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+static const char *offload_words(struct view plan, struct arena *a) {
+    const char *optimizer = view_string(plan, "recipe.offload_optimizer");
+    const char *param = view_string(plan, "recipe.offload_param");
+    bool o = optimizer && strcmp(optimizer, "none") != 0, w = param && strcmp(param, "none") != 0;
+    if (o && w && strcmp(optimizer, param) == 0)
+        return arena_printf(a, " + %s offload", optimizer);
+    if (o && w)
+        return arena_printf(a, " + optim. %s, params %s", optimizer, param);
+    if (o)
+        return arena_printf(a, " + optim. on %s", optimizer);
+    return w ? arena_printf(a, " + params on %s", param) : "";
+}
+
+static const char *strategy_label(struct view plan) {
+    const char *strategy = view_string(plan, "strategy");
+    const char *name = strategy ? strategy : view_string(plan, "recipe.strategy");
+    if (!name)
+        name = view_string(plan, "name");
+    return arena_printf(plan.arena, "%.60s%.60s", name ? name : "plan",
+                        offload_words(plan, plan.arena));
+}
+
+// Knobs that tell plans of one strategy apart, in the order in which they are tried. Of those that
+// share a `once` letter only the first that differs is used.
+static const struct {
+    const char *path, *format;
+    char once;
+} knobs[] = {
+    {"recipe.micro_batch", "mb %.0f", 0}, {"recipe.world", "%.0f GPUs", 'g'},
+    {"gpus", "%.0f GPUs", 'g'},           {"cluster.gpus", "%.0f GPUs", 'g'},
+    {"nodes", "%.0f nodes", 'g'},         {"cluster.nodes", "%.0f nodes", 'g'},
+    {"recipe.grad_accum", "acc %.0f", 0}, {"recipe.shard_group", "S %.0f", 0},
+};
+static const char *const word_knobs[] = {"recipe.recompute", "recipe.precision", "recipe.loss"};
+
+static bool number_differs(const struct plans *s, const char *path) {
+    for (size_t i = 1; i < s->count; i++) {
+        double a = view_number(s->items[0], path), b = view_number(s->items[i], path);
+        if (a != b && !(isnan(a) && isnan(b)))
+            return true;
+    }
+    return false;
+}
+
+static bool word_differs(const struct plans *s, const char *path) {
+    for (size_t i = 1; i < s->count; i++) {
+        const char *a = view_string(s->items[0], path), *b = view_string(s->items[i], path);
+        if (a && b && strcmp(a, b) != 0)
+            return true;
+    }
+    return false;
+}
+
+static bool labels_unique(const struct plans *s) {
+    for (size_t i = 0; i < s->count; i++)
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(s->labels[i], s->labels[k]) == 0)
+                return false;
+    return true;
+}
+
+static void extend_labels(struct plans *s) {
+    char used = 0;
+    for (size_t k = 0; k < sizeof knobs / sizeof *knobs && !labels_unique(s); k++) {
+        if ((knobs[k].once && knobs[k].once == used) || !number_differs(s, knobs[k].path))
+            continue;
+        used = knobs[k].once ? knobs[k].once : used;
+        for (size_t i = 0; i < s->count; i++) {
+            char text[48] = "?";
+            double v = view_number(s->items[i], knobs[k].path);
+            if (!isnan(v))
+                snprintf(text, sizeof text, knobs[k].format, v);
+            s->labels[i] = arena_printf(s->items[i].arena, "%s, %s", s->labels[i], text);
+        }
+    }
+    for (size_t k = 0; k < sizeof word_knobs / sizeof *word_knobs && !labels_unique(s); k++) {
+        if (!word_differs(s, word_knobs[k]))
+            continue;
+        for (size_t i = 0; i < s->count; i++) {
+            const char *word = view_string(s->items[i], word_knobs[k]);
+            s->labels[i] =
+                arena_printf(s->items[i].arena, "%s, %s", s->labels[i], word ? word : "?");
+        }
+    }
+}
+
+struct plans plans_read(struct view array, double recommended) {
+    struct plans s = {.count = view_count(array), .recommended = SIZE_MAX};
+    size_t i = 0;
+    s.items = arena_array(array.arena, s.count + 1, sizeof *s.items);
+    s.labels = arena_array(array.arena, s.count + 1, sizeof *s.labels);
+    for (const cJSON *c = view_first(array); c; c = c->next, i++) {
+        s.items[i] = view_member(array, c, i);
+        s.labels[i] = strategy_label(s.items[i]);
+    }
+    extend_labels(&s);
+    if (recommended >= 0 && recommended < (double)s.count)
+        s.recommended = (size_t)recommended;
+    return s;
+}
+
+const char *plans_fits(struct view plan) {
+    const char *state = view_string(plan, "memory.fits_state");
+    int fits = view_bool(plan, "memory.fits"), whole = view_bool(plan, "fits");
+    int host = view_bool(plan, "host.fits"), nvme = view_bool(plan, "nvme.fits");
+    if (host == 0 || nvme == 0 || whole == 0)
+        return "no";
+    if (state)
+        return state;
+    return fits == 1 || whole == 1 ? "yes" : fits == 0 ? "no" : "not known";
+}
+
+size_t plans_fastest(const struct plans *s) {
+    size_t best = SIZE_MAX;
+    double least = INFINITY;
+    for (size_t i = 0; i < s->count; i++) {
+        double t = view_number(s->items[i], "time.step_s");
+        if (strcmp(plans_fits(s->items[i]), "no") != 0 && t < least) {
+            least = t;
+            best = i;
+        }
+    }
+    return best;
+}
+
+static bool add_pick(size_t *picked, size_t *n, size_t index) {
+    for (size_t i = 0; i < *n; i++)
+        if (picked[i] == index)
+            return false;
+    if (*n < PLANS_SHOWN)
+        picked[(*n)++] = index;
+    return true;
+}
+
+size_t plans_pick(const struct plans *s, size_t picked[PLANS_SHOWN]) {
+    size_t n = 0;
+    if (s->count <= PLANS_SHOWN) {
+        for (size_t i = 0; i < s->count; i++)
+            picked[n++] = i;
+        return n;
+    }
+    if (s->recommended != SIZE_MAX)
+        add_pick(picked, &n, s->recommended);
+    for (size_t i = 0; i < s->count; i++)
+        if (strcmp(plans_fits(s->items[i]), "no") != 0)
+            add_pick(picked, &n, i);
+    for (size_t i = 0; i < s->count; i++)
+        add_pick(picked, &n, i);
+    return n;
+}
+
+// "oracle memory, volume": each kind of proof once, with what it proves.
+static void proof_cell(struct page *p, struct view plan) {
+    static const char *const parts[] = {"memory", "volume", "time"};
+    const char *proofs[3];
+    size_t shown = 0;
+    for (size_t i = 0; i < 3; i++) {
+        proofs[i] = view_string(view_find(plan, "proven"), parts[i]);
+        proofs[i] = proofs[i] ? proofs[i] : "unproven";
+    }
+    for (size_t i = 0; i < 3; i++) {
+        if ((i > 0 && strcmp(proofs[i], proofs[0]) == 0) ||
+            (i > 1 && strcmp(proofs[i], proofs[1]) == 0))
+            continue;
+        html_raw(&p->html, shown++ ? "<br>" : "");
+        page_badge(p, proofs[i]);
+        for (size_t k = i; k < 3; k++)
+            if (strcmp(proofs[k], proofs[i]) == 0)
+                html_printf(&p->html, "%s%s", k == i ? " " : ", ", parts[k]);
+    }
+}
+
+static void headroom_cell(struct page *p, struct view plan) {
+    if (view_number(plan, "memory.short_bytes") > 0) {
+        html_raw(&p->html, "short by ");
+        show_value(&p->html, plan, "memory.short_bytes");
+    } else {
+        show_value(&p->html, plan, "memory.headroom_bytes");
+    }
+}
+
+static void table_row(struct page *p, const struct plans *s, size_t i) {
+    static const char *const cells[] = {"memory.min_gpus", "time.step_s",
+                                        "time.tokens_per_s_per_gpu", "time.mfu", "bound_by"};
+    struct html *h = &p->html;
+    struct view plan = s->items[i];
+    html_raw(h, i == s->recommended ? "<tr class=marked><th scope=row>" : "<tr><th scope=row>");
+    html_user(h, s->labels[i]);
+    html_raw(h, i == s->recommended ? " <small>(recommended)</small></th><td>" : "</th><td>");
+    page_badge(p, plans_fits(plan));
+    html_raw(h, "</td><td>");
+    show_value(h, plan, "memory.allocated_peak_bytes");
+    html_raw(h, "</td><td>");
+    show_value(h, plan, "memory.capacity_bytes");
+    html_raw(h, "</td><td>");
+    headroom_cell(p, plan);
+    for (size_t k = 0; k < sizeof cells / sizeof *cells; k++) {
+        html_raw(h, "</td><td>");
+        show_value(h, plan, cells[k]);
+    }
+    html_raw(h, "</td><td class=tight>");
+    proof_cell(p, plan);
+    html_raw(h, "</td></tr>\n");
+}
+
+void plans_table(struct page *p, const struct plans *s, const char *caption) {
+    struct html *h = &p->html;
+    show_table_open(h, caption);
+    html_raw(h, "<thead><tr><th scope=col>Plan<th scope=col>Fits<th scope=col>Peak<br>allocated"
+                "<th scope=col>Capacity<th scope=col>Headroom<th scope=col>Fewest<br>GPUs"
+                "<th scope=col>Step<th scope=col>Tokens/s<br>per GPU<th scope=col>MFU"
+                "<th scope=col>Bound by<th scope=col>Known by</tr></thead><tbody>\n");
+    for (size_t i = 0; i < s->count; i++)
+        table_row(p, s, i);
+    html_raw(h, "</tbody>");
+    show_table_close(h);
+}

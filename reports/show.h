@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Figures and tables on the page. Every number from a file carries data-file, data-path and its
+// exact value, so that the page can be checked against the JSON it came from.
+#pragma once
+
+#include "html.h"
+#include "view.h"
+
+#define SHOW_TEXT 96 // enough for any formatted number
+
+// Text for a number by the unit its key ends in: _bytes GiB, _bytes_per_s GB/s, _s, _flop_per_s,
+// fractions as percent. NAN becomes an en dash.
+const char *show_format(char text[SHOW_TEXT], const char *key, double v);
+const char *show_percent(char text[SHOW_TEXT], double fraction);
+
+// The scalar at `dotted` under `parent`: number, word, yes/no; an en dash when absent or null.
+void show_value(struct html *h, struct view parent, const char *dotted);
+void show_scalar(struct html *h, struct view v); // the scalar itself, unit by its own key
+// "GPU memory peak" from "memory.allocated_peak_bytes": the last part without its unit suffix.
+void show_label(struct html *h, const char *key);
+
+struct show_column {
+    const char *key;     // dotted path inside each row
+    const char *heading; // constant text
+};
+
+struct show_table {
+    const char *caption;
+    const struct show_column *columns;
+    size_t column_count;
+    size_t row_limit;   // 0: all
+    const char *marked; // key whose truth marks a row, or NULL
+};
+
+void show_table_open(struct html *h, const char *caption); // wrapper, <table>, caption
+void show_table_close(struct html *h);
+void show_rows(struct html *h, struct view array, const struct show_table *t);
+void show_pair(struct html *h, const char *heading, struct view parent, const char *dotted);
+
+// Anything: scalars as a two-column table, arrays of objects as tables, the rest by recursion.
+void show_any(struct html *h, struct view v, const char *caption);
+// All members of `root` not in the NULL-terminated list `handled`. Nothing if none remain.
+void show_rest(struct html *h, struct view root, const char *const *handled);

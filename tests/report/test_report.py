@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""shardreport without a browser: usage: test_report.py SHARDREPORT"""
+
+import filecmp
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+from results import ALL, Page, check, finish, make, numbers_agree, read_json, report
+
+TAGS = set(
+    "html head meta link title style body a header p h1 h2 h3 small nav ul li main section div "
+    "span b bdi br table caption thead tbody tr th td data "
+    "details summary figure figcaption pre code "
+    "footer sup svg g path text polygon polyline rect circle use defs".split()
+)
+
+
+def without_gnuplot(program, files, folder):
+    for option in ("none", os.path.join(folder, "no-such-program")):
+        out = os.path.join(folder, "bare")
+        done = report(program, [files["plan"]], out, "--gnuplot", option)
+        check(done.returncode == 0, "without gnuplot: exit %d %s" % (done.returncode, done.stderr))
+        page = Page(os.path.join(out, "index.html"))
+        check("No picture: gnuplot" in page.text, "without gnuplot the page does not say so")
+        check(
+            os.path.exists(os.path.join(out, "plots", "memory.gp")),
+            "without gnuplot no script is left",
+        )
+        check(not page.figures, "without gnuplot there is a picture")
+
+
+def same_bytes(program, files, folder):
+    outs = [os.path.join(folder, name) for name in ("first", "second")]
+    for out in outs:
+        report(program, [files["plan"], files["simulate"], files["measurement"]], out)
+    names = sorted(os.listdir(os.path.join(outs[0], "plots")))
+    check(len(names) > 20, "only %d files in plots/" % len(names))
+    for name in ["index.html"] + [os.path.join("plots", n) for n in names]:
+        check(
+            filecmp.cmp(*[os.path.join(o, name) for o in outs], shallow=False),
+            name + " differs between runs",
+        )
+
+
+def hostile(page, source, folder, name):
+    evil = source["command"] if "command" in source else source["results"][0]["kind"]
+    cleaned = " ".join(re.sub("[\u202a-\u202e]", "", evil).split())
+    check(cleaned in page.text, name + ": the hostile text is not shown as text")
+    for script in os.listdir(os.path.join(folder, "plots")):
+        if script.endswith(".gp"):
+            with open(os.path.join(folder, "plots", script), encoding="utf-8") as f:
+                text = f.read()
+            check(
+                not any(word in text for word in ("alert", "system", "touch", "evil")),
+                name + ": text of the file reached " + script,
+            )
+    for where in (folder, os.path.join(folder, "plots"), "."):
+        check(not os.path.exists(os.path.join(where, "pwned")), name + ": a command was run")
+
+
+def page_is_sound(page, name):
+    odd = page.tags - TAGS
+    check(not odd, "%s: unexpected elements %s" % (name, sorted(odd)))
+    handlers = [a for a in page.attributes if a[1].startswith("on")]
+    check(not handlers, "%s: event handlers %s" % (name, handlers[:2]))
+    outside = [
+        a
+        for a in page.attributes
+        if a[1] in ("src", "href", "xlink:href", "action")
+        and not (a[2] or "").startswith(("#", "data:"))
+    ]
+    check(not outside, "%s: references outside %s" % (name, outside[:2]))
+    check(len(page.source.encode()) < 2 * 1000 * 1000, name + ": over 2 MB")
+    for figure in page.figures:
+        check(
+            len(figure.get("aria-label", "")) > 20 and figure.get("role") == "img",
+            name + ": a picture without a sentence that says what it shows",
+        )
+
+
+def refusals(program, files, folder):
+    bad = os.path.join(folder, "bad.json")
+    with open(bad, "w", encoding="utf-8") as f:
+        f.write('{"schema": "shardplan.plan/1", "plans": [}')
+    cases = (
+        (3, [bad, "-o", folder + "/x"]),
+        (3, [folder + "/absent.json", "-o", folder + "/x"]),
+        (2, [files["plan"]]),
+        (2, ["-o", folder + "/x"]),
+        (2, [files["plan"], "--colour"]),
+        (4, [files["plan"], "-o", bad + "/x"]),
+    )
+    for status, arguments in cases:
+        done = subprocess.run([program] + arguments, capture_output=True, text=True)
+        check(
+            done.returncode == status and done.stderr.startswith("shardreport: "),
+            "%s: exit %d, not %d: %s" % (arguments, done.returncode, status, done.stderr),
+        )
+
+
+def main():
+    program, folder = os.path.abspath(sys.argv[1]), tempfile.mkdtemp(prefix="report-test-")
+    if not shutil.which("gnuplot"):
+        sys.exit(77)
+    make(folder + "/in")
+    files = {name: "%s/in/%s.json" % (folder, name) for name in ALL}
+    for name in ALL:
+        out, began = "%s/%s" % (folder, name), time.time()
+        done = report(program, [files[name]], out)
+        took = time.time() - began
+        check(
+            done.returncode == 0 and not done.stderr,
+            "%s: exit %d %s" % (name, done.returncode, done.stderr),
+        )
+        page, source = Page(out + "/index.html"), read_json(files[name])
+        page_is_sound(page, name)
+        check(
+            "gnuplot failed" not in page.text and "not understood" not in page.text,
+            name + ": a picture failed",
+        )
+        if name.startswith("hostile"):
+            hostile(page, source, out, name)
+        else:
+            if name != "empty":
+                numbers_agree(page, [source], name)
+        if name == "sweep":
+            check(took < 3, "the page of a 200-plan sweep took %.2f s" % took)
+    lines = report(program, [folder + "/in/measurement.jsonl"], folder + "/lines")
+    check(
+        lines.returncode == 0 and "12 measurements" in Page(folder + "/lines/index.html").text,
+        "JSON lines are not read: " + lines.stderr,
+    )
+    without_gnuplot(program, files, folder)
+    same_bytes(program, files, folder)
+    refusals(program, files, folder)
+    shutil.rmtree(folder)
+    finish()
+
+
+main()
