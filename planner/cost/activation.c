@@ -283,8 +283,7 @@ void activation_logits(const struct model *m, const struct recipe *r, uint64_t *
                        uint64_t *peak_bytes) {
     struct table t = table_start(m, r, NULL);
     double e = t.element_bytes, elements = dim(m->vocab) * t.split * t.tokens;
-    double held = (e + 4) * elements,
-           peak = (e + 12) * elements; // logits; fp32: softmax, 2 gradients
+    double held = 4 * elements, peak = 12 * elements; // fp32: log-softmax and two gradients
     if (r->loss == LOSS_CHUNKED) {
         chunked_logits(m, &t, &held, &peak);
     } else if (r->loss == LOSS_FUSED || (t.compiled && !r->loss_eager)) {
@@ -294,7 +293,7 @@ void activation_logits(const struct model *m, const struct recipe *r, uint64_t *
         held = 4 * elements; // the softmax overwrites the fp32 logits
         peak = (e + 4) * elements;
     } else if (r->tp > 1) {
-        peak = (e + 16) * elements; // loss parallel keeps exp(x) and the sum beside the gradient
+        peak = 16 * elements; // loss parallel keeps exp(x) beside the sum and the gradient
     }
     *held_bytes = to_bytes(held);
     *peak_bytes = to_bytes(peak);

@@ -20,7 +20,7 @@ const char *const fits_state_names[FITS_STATE_COUNT] = {"no", "tight", "yes"};
 
 // Overheads where the catalog knows none; docs/method.md §overheads.
 #define CONTEXT_BYTES (0.5 * UNITS_GIB)
-#define NCCL_FIRST_BYTES (1.45 * UNITS_GIB)
+#define NCCL_FIRST_BYTES (0.75 * UNITS_GIB)
 #define NCCL_NEXT_BYTES (0.25 * UNITS_GIB)
 // Reserved over what the pools need: rounding, splits, cached leftovers; docs/method.md §overheads.
 #define FRAGMENTATION 0.04
@@ -86,7 +86,7 @@ static bool fill_classes(const struct memory_parts *p, struct memory *out, struc
     return true;
 }
 
-// The compute stream's pool and the side streams' pools, with an interval.
+// The compute stream's pool, the side streams' pools and the hole at the loss, with an interval.
 static bool fill_reserved(const struct memory_parts *p, struct memory *out, struct err *e) {
     const struct recipe *r = p->recipe;
     double compute = 0, allocated = (double)out->allocated_peak_bytes;
@@ -94,7 +94,7 @@ static bool fill_reserved(const struct memory_parts *p, struct memory *out, stru
         compute = fmax(compute, (double)out->phases[i].allocated_bytes - p->phases[i].side);
     bool record_stream = recipe_is_fsdp1(r) || recipe_is_stage3(r);
     double side = p->side_peak * (record_stream ? RECORD_STREAM_POOL : 1);
-    double core = fmax(allocated, compute + side);
+    double core = fmax(allocated, compute + side + p->waste);
     double extra = r->expandable_segments ? FRAGMENTATION_EXPANDABLE : FRAGMENTATION;
     if (record_stream)
         extra = 0; // its pools already carry it

@@ -39,6 +39,7 @@ struct memory_parts {
     double parameter_bytes, gather_bytes, reduce_bytes, frozen_bytes; // per element
     double states[MEMORY_CLASS_COUNT]; // resident after the last backward: first four classes
     double side_peak;                  // of the side-stream pools over the step
+    double waste;                      // a hole that no later block of the compute stream fits
     struct memory_phase_double phases[PHASE_COUNT];
 };
 

@@ -369,6 +369,18 @@ static double side_pools(const struct memory_parts *p) {
     return gather_in(p, PHASE_BACKWARD) + grads;
 }
 
+// Eager cross-entropy frees the 16-bit logits before it asks for blocks twice their size.
+static double loss_hole(const struct memory_parts *p) {
+    const struct recipe *r = p->recipe;
+    bool compiled = r->compile || r->stack == STACK_COMPILED;
+    if (r->expandable_segments || r->loss != LOSS_TORCH || (compiled && !r->loss_eager) ||
+        recipe_activation_dtype(r) == DTYPE_FP32 || r->stack == STACK_MEGATRON)
+        return 0;
+    double tp = (double)(r->tp ? r->tp : 1);
+    return dtype_bytes(recipe_activation_dtype(r)) * (double)p->model->vocab / tp *
+           activation_tokens(r);
+}
+
 void memory_phases_fill(struct memory_parts *p) {
     struct moment t = forward_moment(p);
     put(p, PHASE_FORWARD, &t);
@@ -382,4 +394,5 @@ void memory_phases_fill(struct memory_parts *p) {
     fill_load(p);
     fill_checkpoint(p);
     p->side_peak = side_pools(p);
+    p->waste = loss_hole(p);
 }
