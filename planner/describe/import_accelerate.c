@@ -432,6 +432,8 @@ static bool read_deepspeed(struct acc *c, const yaml_node_t *root) {
     const char *text = text_of(n), *file = text_of(find(c, map, "deepspeed_config_file"));
     uint64_t stage = 2;
     struct err ignored = {0};
+    if (c->x->facts && !is_absent(text_of(find(c, map, "deepspeed_moe_layer_cls_names"))))
+        c->x->facts->leaf_module = true;
     if (!is_absent(file) && strcasecmp(file, "none") != 0) {
         const char *slash = file[0] == '/' ? NULL : strrchr(c->file, '/');
         const char *path =

@@ -457,7 +457,7 @@ static bool read_own(struct ds *d, struct json_node root) {
 }
 
 static bool read_root(struct ds *d, struct json_node root) {
-    struct json_node zero = root;
+    struct json_node zero = root, leaf;
     if (!json_is_object(root))
         return json_fail(root, d->e, "expected an object of DeepSpeed settings");
     if (!read_stage(d, root, &zero))
@@ -471,6 +471,8 @@ static bool read_root(struct ds *d, struct json_node root) {
         warn(d, zero, WARNING_ASSUMED, "zero_optimization.stage",
              "stage 0 shards nothing; planned as DDP");
     }
+    if (d->x->facts && json_is_object(zero) && json_find(zero, "leaf_module", &leaf))
+        d->x->facts->leaf_module = json_size(leaf) > 0;
     if (!read_groups(d, zero) || !read_precision(d, root) || !walk(d, root, "", ""))
         return false;
     if (d->r.precision == PRECISION_BF16_MIXED && d->r.bf16_master_weights_and_grads &&

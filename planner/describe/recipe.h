@@ -118,8 +118,8 @@ struct recipe {
     enum attention attention;
     enum loss_head loss;
     bool compile;
-    bool embedding_group;              // FSDP2: embedding, [norm, head] are groups (torchtitan 2025)
-    bool loss_eager;                   // compiled model, eager loss (torchtitan before 2025)
+    bool embedding_group; // FSDP2: embedding, [norm, head] are groups (torchtitan 2025)
+    bool loss_eager;      // compiled model, eager loss (torchtitan before 2025)
     bool tp_without_sequence_parallel; // norms and residuals not split over tp
     bool expandable_segments;          // PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
     bool activation_offload;           // saved activations to host
@@ -143,7 +143,7 @@ struct recipe {
     enum dtype grad_accum_dtype; // DeepSpeed data_types.grad_accum_dtype
     bool grad_accum_dtype_given;
     bool bf16_optimizer_states, bf16_master_weights_and_grads;
-    const struct zero3_traffic *zero3;  // memo of the coordinator for these limits, or NULL
+    const struct zero3_traffic *zero3; // memo of the coordinator for these limits, or NULL
     // ZeRO++ switches
     bool quantized_weights, quantized_gradients, hpz;
     // DDP and FSDP

@@ -25,6 +25,7 @@ struct config_facts {
     enum config_kind kind;
     uint64_t processes, machines;
     const char *deepspeed_file; // that an accelerate file points to
+    bool leaf_module;           // MoE blocks are gathered as one (leaf_module or class names)
 };
 
 struct config_context {

@@ -121,77 +121,80 @@ static void test_thousand_random_recipes(void **state) {
     arena_destroy(a);
 }
 
+static const struct {
+    enum config_kind kind;
+    enum strategy s;
+    const char *set[8][2];
+    const char *text[10];
+} native_rows[] = {
+    {CONFIG_DEEPSPEED,
+     STRATEGY_ZERO3,
+     {{"offload_optimizer", "nvme"},
+      {"offload_param", "cpu"},
+      {"pipeline_read", "true"},
+      {"nvme_buffer_count_optimizer", "12"},
+      {"reduce_bucket_elements", "50000000"},
+      {"micro_batch", "2"},
+      {"grad_accum", "4"}},
+     {"\"stage\": 3", "\"pipeline_read\": true", "\"buffer_count\": 12",
+      "\"reduce_bucket_size\": 50000000", "\"train_batch_size\": 128",
+      "\"train_micro_batch_size_per_gpu\": 2", "\"gradient_accumulation_steps\": 4",
+      "\"block_size\": 1048576"}},
+    {CONFIG_DEEPSPEED,
+     STRATEGY_ZEROPP,
+     {{"quantized_gradients", "false"}},
+     {"\"zero_hpz_partition_size\": 8", "\"zero_quantized_weights\": true",
+      "\"zero_quantized_gradients\": false"}},
+    {CONFIG_DEEPSPEED, STRATEGY_MICS, {{"shard_group", "4"}}, {"\"mics_shard_size\": 4"}},
+    {CONFIG_ACCELERATE,
+     STRATEGY_HSDP,
+     {{"recompute", "full"}, {"wrap", "block"}},
+     {"fsdp_version: 2", "fsdp_activation_checkpointing: true",
+      "parallelism_config_dp_shard_size: 8", "TRANSFORMER_BASED_WRAP", "num_processes: 16"}},
+    {CONFIG_ACCELERATE,
+     STRATEGY_ZERO2,
+     {{"offload_optimizer", "cpu"}, {"precision", "fp16-mixed"}},
+     {"zero_stage: 2", "offload_optimizer_device: cpu", "mixed_precision: fp16"}},
+    {CONFIG_TORCHTITAN,
+     STRATEGY_HSDP,
+     {{"seq", "2048"}, {"micro_batch", "2"}, {"compile", "true"}, {"recompute", "full"}},
+     {"data_parallel_replicate_degree = 2", "data_parallel_shard_degree = 8", "seq_len = 2048",
+      "local_batch_size = 2", "global_batch_size = 32", "mode = \"full\"", "enable = true",
+      "mixed_precision_param = \"bfloat16\""}},
+    {CONFIG_FSDP2,
+     STRATEGY_FSDP2_RESHARD,
+     {{"reshard_group", "4"}, {"offload_param", "cpu"}},
+     {"\"reshard_after_forward\": 4", "\"param_dtype\": \"bfloat16\"",
+      "\"reduce_dtype\": \"float32\"", "\"pin_memory\": true"}},
+};
+
 // What a format has a key for is written with that key, not left beside it.
 static void test_native_keys_carry_the_recipe(void **state) {
     (void)state;
-    static const struct {
-        enum config_kind kind;
-        enum strategy s;
-        const char *set[8][2];
-        const char *text[10];
-    } rows[] = {
-        {CONFIG_DEEPSPEED,
-         STRATEGY_ZERO3,
-         {{"offload_optimizer", "nvme"},
-          {"offload_param", "cpu"},
-          {"pipeline_read", "true"},
-          {"nvme_buffer_count_optimizer", "12"},
-          {"reduce_bucket_elements", "50000000"},
-          {"micro_batch", "2"},
-          {"grad_accum", "4"}},
-         {"\"stage\": 3", "\"pipeline_read\": true", "\"buffer_count\": 12",
-          "\"reduce_bucket_size\": 50000000", "\"train_batch_size\": 128",
-          "\"train_micro_batch_size_per_gpu\": 2", "\"gradient_accumulation_steps\": 4",
-          "\"block_size\": 1048576"}},
-        {CONFIG_DEEPSPEED,
-         STRATEGY_ZEROPP,
-         {{"quantized_gradients", "false"}},
-         {"\"zero_hpz_partition_size\": 8", "\"zero_quantized_weights\": true",
-          "\"zero_quantized_gradients\": false"}},
-        {CONFIG_DEEPSPEED, STRATEGY_MICS, {{"shard_group", "4"}}, {"\"mics_shard_size\": 4"}},
-        {CONFIG_ACCELERATE,
-         STRATEGY_HSDP,
-         {{"recompute", "full"}, {"wrap", "block"}},
-         {"fsdp_version: 2", "fsdp_activation_checkpointing: true",
-          "parallelism_config_dp_shard_size: 8", "TRANSFORMER_BASED_WRAP", "num_processes: 16"}},
-        {CONFIG_ACCELERATE,
-         STRATEGY_ZERO2,
-         {{"offload_optimizer", "cpu"}, {"precision", "fp16-mixed"}},
-         {"zero_stage: 2", "offload_optimizer_device: cpu", "mixed_precision: fp16"}},
-        {CONFIG_TORCHTITAN,
-         STRATEGY_HSDP,
-         {{"seq", "2048"}, {"micro_batch", "2"}, {"compile", "true"}, {"recompute", "full"}},
-         {"data_parallel_replicate_degree = 2", "data_parallel_shard_degree = 8", "seq_len = 2048",
-          "local_batch_size = 2", "global_batch_size = 32", "mode = \"full\"", "enable = true",
-          "mixed_precision_param = \"bfloat16\""}},
-        {CONFIG_FSDP2,
-         STRATEGY_FSDP2_RESHARD,
-         {{"reshard_group", "4"}, {"offload_param", "cpu"}},
-         {"\"reshard_after_forward\": 4", "\"param_dtype\": \"bfloat16\"",
-          "\"reduce_dtype\": \"float32\"", "\"pin_memory\": true"}},
-    };
     struct cluster c = test_cluster();
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < sizeof native_rows / sizeof native_rows[0]; i++) {
         struct arena *a = arena_create();
         struct err e = {0};
         struct recipe r;
         const char *text = NULL;
-        recipe_defaults(rows[i].s, &r);
-        for (size_t k = 0; k < 8 && rows[i].set[k][0]; k++)
-            assert_true(recipe_field_set(&r, rows[i].set[k][0], rows[i].set[k][1], a, &e));
+        recipe_defaults(native_rows[i].s, &r);
+        for (size_t k = 0; k < 8 && native_rows[i].set[k][0]; k++)
+            assert_true(
+                recipe_field_set(&r, native_rows[i].set[k][0], native_rows[i].set[k][1], a, &e));
         assert_true(recipe_resolve(&r, &model, &c, &e));
-        struct emit_config q = {rows[i].kind, &model, &c, &r, a};
+        struct emit_config q = {native_rows[i].kind, &model, &c, &r, a};
         assert_true(emit_config_text(&q, &text, &e));
-        for (size_t k = 0; k < 10 && rows[i].text[k]; k++)
-            if (strstr(text, rows[i].text[k]) == NULL)
-                fail_msg("no '%s' in\n%s", rows[i].text[k], text);
+        for (size_t k = 0; k < 10 && native_rows[i].text[k]; k++)
+            if (strstr(text, native_rows[i].text[k]) == NULL)
+                fail_msg("no '%s' in\n%s", native_rows[i].text[k], text);
         const char *beside = strstr(text, "shardplan");
-        for (size_t k = 0; k < 8 && beside && rows[i].kind != CONFIG_FSDP2 && rows[i].set[k][0];
+        for (size_t k = 0;
+             k < 8 && beside && native_rows[i].kind != CONFIG_FSDP2 && native_rows[i].set[k][0];
              k++) {
-            const char *found = strstr(beside, rows[i].set[k][0]);
+            const char *found = strstr(beside, native_rows[i].set[k][0]);
             if (found && strchr("\".", found[-1]) &&
-                strchr("\"=", found[strlen(rows[i].set[k][0])]))
-                fail_msg("'%s' was left beside the format\n%s", rows[i].set[k][0], text);
+                strchr("\"=", found[strlen(native_rows[i].set[k][0])]))
+                fail_msg("'%s' was left beside the format\n%s", native_rows[i].set[k][0], text);
         }
         arena_destroy(a);
     }
