@@ -7,6 +7,7 @@ enum hook { HOOK_PRE_FORWARD, HOOK_POST_FORWARD, HOOK_PRE_BACKWARD, HOOK_POST_BA
 
 struct module {
     uint32_t first, count; // its direct parameters
+    uint32_t unit;         // instance that holds it, UINT32_MAX for the root
     uint64_t numel;
 };
 
@@ -18,6 +19,7 @@ struct event {
 struct parameter {
     uint64_t numel;
     uint32_t module;
+    int64_t gather; // number of the gather that brought it last; -1 = none
     int64_t recent; // last trace step at which the queue held it; -1 = none yet
     bool persistent, available;
 };
@@ -48,6 +50,7 @@ struct trace {
     // Queue of (parameter, step) pairs walks `order`; a cursor replaces the deque.
     uint32_t cursor_step, cursor_parameter;
     uint64_t live;
+    const struct zero3_watch *watch; // or NULL
 };
 
 // Where a module runs inside a block. Hugging Face registers norms after the layers they precede.
@@ -131,17 +134,21 @@ static struct shape shape_of(const struct model_unit *u, struct arena *a) {
     return s;
 }
 
-static void add_parameters(struct trace *t, const struct model_unit *u, const struct shape *s) {
+static void add_parameters(struct trace *t, const struct model_unit *u, const struct shape *s,
+                           uint32_t unit) {
     for (uint32_t k = 0; k < s->module_count; k++) {
         struct module *owner = &t->modules[t->module_count];
         owner->first = t->parameter_count;
+        owner->unit = unit;
         for (size_t i = 0; i < u->tensor_count; i++) {
             if (s->tensor_module[i] != k)
                 continue;
             for (uint64_t copy = 0; copy < u->tensors[i].count; copy++) {
                 struct parameter *p = &t->parameters[t->parameter_count++];
-                *p = (struct parameter){
-                    .numel = tensor_numel(&u->tensors[i]), .module = t->module_count, .recent = -1};
+                *p = (struct parameter){.numel = tensor_numel(&u->tensors[i]),
+                                        .module = t->module_count,
+                                        .gather = -1,
+                                        .recent = -1};
                 owner->numel += p->numel;
                 owner->count++;
             }
@@ -210,6 +217,7 @@ static struct instance *layout(struct trace *t, uint64_t *instance_count) {
     t->order = arena_array(t->arena, 6 * visits, sizeof *t->order);
     *instance_count = model_instances(m);
     struct instance *all = arena_array(t->arena, *instance_count + 1, sizeof *all);
+    t->modules[0].unit = UINT32_MAX;
     t->module_count = 1; // module 0 is the root, without parameters
     uint64_t at = 0, layer = 0;
     for (size_t i = 0; i < m->unit_count; i++)
@@ -217,7 +225,7 @@ static struct instance *layout(struct trace *t, uint64_t *instance_count) {
             bool block = m->units[i].kind == UNIT_BLOCK;
             all[at++] = (struct instance){&m->units[i], &shapes[i], t->module_count, layer};
             layer += block;
-            add_parameters(t, &m->units[i], &shapes[i]);
+            add_parameters(t, &m->units[i], &shapes[i], (uint32_t)at - 1);
         }
     return all;
 }
@@ -306,15 +314,17 @@ static void count_gather(struct trace *t, struct zero3_traffic *out, uint64_t el
         out->largest_handle_elements = elements;
 }
 
-static void demand_fetch(struct trace *t, const struct module *m, struct zero3_traffic *out,
-                         bool backward) {
+static uint64_t demand_fetch(struct trace *t, const struct module *m, struct zero3_traffic *out,
+                             bool backward) {
     uint64_t need = 0;
     for (uint32_t i = m->first; i < m->first + m->count; i++)
         if (!t->parameters[i].available) {
             t->parameters[i].available = true;
+            t->parameters[i].gather = (int64_t)out->calls;
             need += t->parameters[i].numel;
         }
     count_gather(t, out, need, backward);
+    return need;
 }
 
 // Parameters of this module that the prefetcher has not passed yet leave the queue now.
@@ -331,8 +341,8 @@ static void discard_own(struct trace *t, const struct module *m, int64_t now) {
     }
 }
 
-static void prefetch(struct trace *t, const struct recipe *r, struct zero3_traffic *out,
-                     bool backward) {
+static uint64_t prefetch(struct trace *t, const struct recipe *r, struct zero3_traffic *out,
+                         bool backward) {
     int64_t room = (int64_t)r->max_live_elements - (int64_t)t->live;
     int64_t limit = (int64_t)r->prefetch_bucket_elements;
     if (room < limit)
@@ -347,10 +357,12 @@ static void prefetch(struct trace *t, const struct recipe *r, struct zero3_traff
             p->recent = step;
         if (!p->available) {
             p->available = true;
+            p->gather = (int64_t)out->calls;
             taken += (int64_t)p->numel;
         }
     }
     count_gather(t, out, (uint64_t)taken, backward);
+    return (uint64_t)taken;
 }
 
 // `now` is the trace position after this module's pre-hook; `next` its next use there.
@@ -376,6 +388,16 @@ static uint32_t use_after(const struct trace *t, uint32_t module, uint32_t now, 
     return at;
 }
 
+static void report(const struct trace *t, const struct module *m, struct zero3_hook *h) {
+    h->unit = m->unit;
+    h->live_elements = t->live;
+    h->newest_gather = -1;
+    for (uint32_t i = m->first; i < m->first + m->count; i++)
+        if (t->parameters[i].gather > h->newest_gather)
+            h->newest_gather = t->parameters[i].gather;
+    t->watch->hook(t->watch->context, h);
+}
+
 static void replay(struct trace *t, const struct recipe *r, struct zero3_traffic *out) {
     uint32_t *latest = arena_array(t->arena, t->module_count, sizeof *latest);
     for (uint32_t i = t->order_count; i-- > 0;)
@@ -387,9 +409,12 @@ static void replay(struct trace *t, const struct recipe *r, struct zero3_traffic
         const struct module *m = &t->modules[v->module];
         if (v->hook == HOOK_PRE_FORWARD || v->hook == HOOK_PRE_BACKWARD) {
             backward = backward || v->hook == HOOK_PRE_BACKWARD;
-            demand_fetch(t, m, out, backward);
+            struct zero3_hook h = {.backward = backward};
+            h.demand_elements = demand_fetch(t, m, out, backward);
             discard_own(t, m, now);
-            prefetch(t, r, out, backward);
+            h.prefetch_elements = prefetch(t, r, out, backward);
+            if (t->watch)
+                report(t, m, &h);
             now++;
             if (t->live > out->peak_live_elements)
                 out->peak_live_elements = t->live;
@@ -401,9 +426,9 @@ static void replay(struct trace *t, const struct recipe *r, struct zero3_traffic
     }
 }
 
-bool zero3_simulate(const struct model *m, const struct recipe *r, struct arena *scratch,
-                    struct zero3_traffic *out, struct err *e) {
-    struct trace t = {.model = m, .arena = scratch};
+bool zero3_observe(const struct model *m, const struct recipe *r, struct arena *scratch,
+                   const struct zero3_watch *watch, struct zero3_traffic *out, struct err *e) {
+    struct trace t = {.model = m, .arena = scratch, .watch = watch};
     struct zero3_traffic result = {0};
     if (m->unit_count == 0)
         return err_set(e, ERR_INPUT, "%s: the model has no parameters to gather",
@@ -424,4 +449,9 @@ bool zero3_lookup(const struct model *m, const struct recipe *r, struct arena *s
         return zero3_simulate(m, r, scratch, out, e);
     *out = *r->zero3;
     return true;
+}
+
+bool zero3_simulate(const struct model *m, const struct recipe *r, struct arena *scratch,
+                    struct zero3_traffic *out, struct err *e) {
+    return zero3_observe(m, r, scratch, NULL, out, e);
 }

@@ -21,9 +21,26 @@ struct zero3_traffic {
     uint64_t largest_parameter_elements;
 };
 
+// What one pre-hook did, for callers that time it. Gathers are numbered in issue order from 0: the
+// hook's demand fetch comes first, then its prefetch.
+struct zero3_hook {
+    uint32_t unit; // instance in forward order; UINT32_MAX for the root module
+    bool backward; // after the turn; recomputed forwards count as backward
+    uint64_t demand_elements, prefetch_elements; // 0 = not issued
+    uint64_t live_elements;                      // gathered after both
+    int64_t newest_gather; // latest gather that brought one of the module's parameters; -1 = none
+};
+struct zero3_watch {
+    void (*hook)(void *context, const struct zero3_hook *h);
+    void *context;
+};
+
 // `scratch` holds a few hundred bytes per module while the call runs; the caller resets it.
 bool zero3_simulate(const struct model *m, const struct recipe *r, struct arena *scratch,
                     struct zero3_traffic *out, struct err *e);
+// The same, reporting every pre-hook of the micro-step to `watch`.
+bool zero3_observe(const struct model *m, const struct recipe *r, struct arena *scratch,
+                   const struct zero3_watch *watch, struct zero3_traffic *out, struct err *e);
 
 // The recipe's memo (recipe.zero3) when it has one, else zero3_simulate.
 bool zero3_lookup(const struct model *m, const struct recipe *r, struct arena *scratch,

@@ -13,24 +13,31 @@
 #include <stdint.h>
 
 enum proof { PROOF_ORACLE, PROOF_MEASURED, PROOF_RULE, PROOF_UNPROVEN, PROOF_COUNT };
-enum choice { CHOICE_AS_IS, CHOICE_CHANGE_KNOBS, CHOICE_OFFLOAD, CHOICE_MORE_BANDWIDTH, CHOICE_MORE_GPUS,
-              CHOICE_IMPOSSIBLE, CHOICE_COUNT };
+enum choice {
+    CHOICE_AS_IS,
+    CHOICE_CHANGE_KNOBS,
+    CHOICE_OFFLOAD,
+    CHOICE_MORE_BANDWIDTH,
+    CHOICE_MORE_GPUS,
+    CHOICE_IMPOSSIBLE,
+    CHOICE_COUNT
+};
 
 struct plan {
     struct recipe recipe;
     struct memory memory;
     struct volume volume;
     struct step_time time;
-    uint64_t min_gpus;      // fewest that fit; 0 = none found
-    bool fits;              // GPU, host and NVMe
+    uint64_t min_gpus; // fewest that fit; 0 = none found
+    bool fits;         // GPU, host and NVMe
     enum proof proven_memory, proven_volume, proven_time;
-    const char *reason;     // why it could not be planned, or NULL
+    const char *reason; // why it could not be planned, or NULL
 };
 
-struct plan_input {         // for inputs[] and assumed_that_matter[]
+struct plan_input { // for inputs[] and assumed_that_matter[]
     const char *path, *unit;
     struct figure figure;
-    const char *text;       // for values that are not numbers
+    const char *text; // for values that are not numbers
 };
 struct assumption {
     const char *path, *effect, *measure_with;
@@ -62,9 +69,9 @@ extern const char *const choice_names[CHOICE_COUNT];
 
 // Resolve and evaluate one recipe. A recipe that can't run fills plan->reason and is not an error.
 // `with_time` false leaves time NAN with its reason (sweeps bound first).
-bool plan_evaluate(const struct model *m, const struct cluster *c, const struct recipe *r, bool with_time, struct arena *a,
-                   struct plan *out, struct err *e);
+bool plan_evaluate(const struct model *m, const struct cluster *c, const struct recipe *r,
+                   bool with_time, struct arena *a, struct plan *out, struct err *e);
 // Evaluate `count` recipes, add CPU and NVMe offload variants when nothing fits and `add_offload`,
 // collect inputs and assumptions, recommend.
-bool plan_all(const struct model *m, const struct cluster *c, const struct recipe *recipes, size_t count, bool add_offload,
-              struct arena *a, struct plan_set *out, struct err *e);
+bool plan_all(const struct model *m, const struct cluster *c, const struct recipe *recipes,
+              size_t count, bool add_offload, struct arena *a, struct plan_set *out, struct err *e);

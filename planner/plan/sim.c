@@ -14,10 +14,10 @@ struct record { // 64 bytes: one cache line a task
     double duration_s, issue_s;
     int64_t alloc_bytes, free_bytes;
     uint32_t next, prev; // in its stream
-    uint32_t host_wait;  // or SIM_NONE
     uint32_t first_dep, first_demand;
     uint16_t stream, dep_count;
     uint8_t demand_count, flags;
+    uint16_t host_wait_count; // their ids stand before first_dep
 };
 
 struct sim {
@@ -29,7 +29,7 @@ struct sim {
     uint32_t stream_count, resource_count;
     uint32_t *first, *last; // per stream
     double *capacity_per_s; // per resource
-    uint32_t pending_host_wait;
+    uint32_t pending_host_waits;
 };
 
 struct sim *sim_create(struct arena *a, uint32_t streams, uint32_t resources) {
@@ -44,7 +44,6 @@ struct sim *sim_create(struct arena *a, uint32_t streams, uint32_t resources) {
     s->capacity_per_s = arena_array(a, resources + 1, sizeof *s->capacity_per_s);
     for (uint32_t i = 0; i < resources; i++)
         s->capacity_per_s[i] = INFINITY;
-    s->pending_host_wait = SIM_NONE;
     return s;
 }
 
@@ -99,7 +98,7 @@ uint32_t sim_add(struct sim *s, const struct sim_task *t) {
         .free_bytes = t->free_bytes_at_end,
         .next = SIM_NONE,
         .prev = s->last[t->stream],
-        .host_wait = s->pending_host_wait,
+        .host_wait_count = (uint16_t)s->pending_host_waits,
         .first_dep = s->dep_count,
         .first_demand = s->demand_count,
         .stream = (uint16_t)t->stream,
@@ -107,7 +106,7 @@ uint32_t sim_add(struct sim *s, const struct sim_task *t) {
         .flags = (uint8_t)((t->detached ? DETACHED : 0) | (t->host_blocking ? HOST_BLOCKING : 0) |
                            (t->issue_overlaps ? ISSUE_OVERLAPS : 0)),
     };
-    s->pending_host_wait = SIM_NONE;
+    s->pending_host_waits = 0;
     for (uint32_t i = 0; i < t->dep_count; i++) {
         assert(t->deps[i] < id);
         push_dep(s, t->deps[i]);
@@ -124,14 +123,15 @@ uint32_t sim_add(struct sim *s, const struct sim_task *t) {
 }
 
 void sim_add_dep(struct sim *s, uint32_t dep) {
-    assert(s->task_count > 0 && dep < s->task_count - 1);
+    assert(s->task_count > 0 && dep < s->task_count - 1 && s->pending_host_waits == 0);
     push_dep(s, dep);
     s->tasks[s->task_count - 1].dep_count++;
 }
 
 void sim_host_wait(struct sim *s, uint32_t task) {
-    assert(s->pending_host_wait == SIM_NONE && task < s->task_count);
-    s->pending_host_wait = task;
+    assert(task < s->task_count);
+    push_dep(s, task);
+    s->pending_host_waits++;
 }
 
 uint32_t sim_task_count(const struct sim *s) {
@@ -140,6 +140,25 @@ uint32_t sim_task_count(const struct sim *s) {
 
 uint32_t sim_task_stream(const struct sim *s, uint32_t task) {
     return s->tasks[task].stream;
+}
+
+double sim_task_issue_s(const struct sim *s, uint32_t task) {
+    return s->tasks[task].issue_s;
+}
+
+const uint32_t *sim_task_deps(const struct sim *s, uint32_t task, uint32_t *count) {
+    *count = s->tasks[task].dep_count;
+    return s->deps + s->tasks[task].first_dep;
+}
+
+void sim_task_memory(const struct sim *s, uint32_t task, int64_t *alloc_bytes,
+                     int64_t *free_bytes) {
+    *alloc_bytes = s->tasks[task].alloc_bytes;
+    *free_bytes = s->tasks[task].free_bytes;
+}
+
+bool sim_task_blocks_host(const struct sim *s, uint32_t task) {
+    return s->tasks[task].flags & HOST_BLOCKING;
 }
 
 // A running task with demands.
@@ -199,12 +218,13 @@ static void host_advance(struct run *r) {
     r->host_blocked_on = SIM_NONE;
     while (r->cursor < s->task_count) {
         const struct record *t = &s->tasks[r->cursor];
-        if (t->host_wait != SIM_NONE) {
-            if (r->finish_s[t->host_wait] < 0) {
-                r->host_blocked_on = t->host_wait;
+        const uint32_t *waits = s->deps + t->first_dep - t->host_wait_count;
+        for (uint32_t i = 0; i < t->host_wait_count; i++) {
+            if (r->finish_s[waits[i]] < 0) {
+                r->host_blocked_on = waits[i];
                 return;
             }
-            host_resume(r, t->host_wait);
+            host_resume(r, waits[i]);
         }
         if (!(t->flags & DETACHED)) {
             r->issued_s[r->cursor] = r->host_s;

@@ -44,10 +44,15 @@ void sim_resource(struct sim *s, uint32_t resource, double capacity_per_s);
 uint32_t sim_add(struct sim *s, const struct sim_task *t); // returns the id; ids break ties
 // One more dependency of the task added last.
 void sim_add_dep(struct sim *s, uint32_t dep);
-// The host waits for the end of `task` before it issues the next task added (once per added task).
+// The host waits for the end of `task` before it issues the next task added (several add up).
 void sim_host_wait(struct sim *s, uint32_t task);
 uint32_t sim_task_count(const struct sim *s);
 uint32_t sim_task_stream(const struct sim *s, uint32_t task);
+double sim_task_issue_s(const struct sim *s, uint32_t task);
+// Dependencies of a task; valid while nothing is added.
+const uint32_t *sim_task_deps(const struct sim *s, uint32_t task, uint32_t *count);
+void sim_task_memory(const struct sim *s, uint32_t task, int64_t *alloc_bytes, int64_t *free_bytes);
+bool sim_task_blocks_host(const struct sim *s, uint32_t task);
 
 // What held a task back until it started, at at_s: a dependency or its stream predecessor (task),
 // or the host (task: what the host last waited for, SIM_NONE if nothing).

@@ -14,13 +14,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum bound { BOUND_COMPUTE, BOUND_HOST_ISSUE, BOUND_INTRA_NODE, BOUND_INTER_NODE, BOUND_NETWORK_LATENCY, BOUND_PCIE,
-             BOUND_NVME, BOUND_HOST_MEMORY, BOUND_CPU, BOUND_CAPACITY, BOUND_COUNT };
+enum bound {
+    BOUND_COMPUTE,
+    BOUND_HOST_ISSUE,
+    BOUND_INTRA_NODE,
+    BOUND_INTER_NODE,
+    BOUND_NETWORK_LATENCY,
+    BOUND_PCIE,
+    BOUND_NVME,
+    BOUND_HOST_MEMORY,
+    BOUND_CPU,
+    BOUND_CAPACITY,
+    BOUND_COUNT
+};
 extern const char *const bound_names[BOUND_COUNT];
 
-struct step_wait {              // "backward waits 41 % of its time for inter-node reduce-scatter"
+struct step_wait { // "backward waits 41 % of its time for inter-node reduce-scatter"
     const char *phase, *on;
-    double seconds, fraction;   // of the phase
+    double seconds, fraction; // of the phase
 };
 
 struct step_time {
@@ -31,7 +42,7 @@ struct step_time {
     enum bound bound_by;
     struct step_wait waits[12];
     size_t wait_count;
-    const char *reason;         // why values are NAN, or NULL
+    const char *reason; // why values are NAN, or NULL
 };
 
 // What-if multipliers on rates, for break-evens and sensitivities; 1 = as is, INFINITY allowed.
@@ -69,5 +80,5 @@ struct step_timeline {
 };
 
 // Build the step's graph, run it, sum it up. `timeline` may be NULL.
-bool step_simulate(const struct step_request *q, struct arena *a, struct step_time *out, struct step_timeline *timeline,
-                   struct err *e);
+bool step_simulate(const struct step_request *q, struct arena *a, struct step_time *out,
+                   struct step_timeline *timeline, struct err *e);

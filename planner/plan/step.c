@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/step.h"
+
+#include "base/units.h"
+#include "plan/step_account.h"
+#include "plan/step_build.h"
+#include "plan/step_timeline.h"
+
+#include <math.h>
+#include <string.h>
+
+const char *const bound_names[BOUND_COUNT] = {
+    "compute", "host_issue", "intra_node",  "inter_node", "network_latency",
+    "pcie",    "nvme",       "host_memory", "cpu",        "capacity"};
+
+// Host work between steps that the GPU waits for: loss read-back, data, zero_grad.
+static const double step_host_s = 500 * UNITS_MICRO;
+// Below this share of the step, waiting is not what bounds it.
+static const double bound_fraction = 0.10;
+
+static bool build(struct step_builder *b, struct err *e) {
+    const struct recipe *r = b->recipe;
+    b->phase = STEP_FORWARD;
+    if (recipe_is_stage3(r)) {
+        if (!step_build_zero3(b, e))
+            return false;
+    } else if (recipe_is_fsdp2(r)) {
+        step_build_fsdp2(b);
+    } else if (recipe_is_fsdp1(r)) {
+        step_build_fsdp1(b);
+    } else if (recipe_is_deepspeed(r)) {
+        step_build_zero12(b);
+    } else {
+        step_build_ddp(b);
+    }
+    step_build_optimizer(b);
+    uint32_t end = b->last[STREAM_COMPUTE];
+    b->phase = STEP_OPTIMIZER;
+    step_host(b, OP_STEP_HOST, step_host_s, 0, end);
+    return true;
+}
+
+// A link serves the fastest collective at full speed and shares that rate between two at once.
+static void set_capacities(struct step_builder *b) {
+    const double all = 1;
+    sim_resource(b->sim, RESOURCE_SM, all);
+    sim_resource(b->sim, RESOURCE_CORES, all);
+    sim_resource(b->sim, RESOURCE_NVME, all);
+    sim_resource(b->sim, RESOURCE_HBM, b->rates.hbm_bytes_per_s);
+    sim_resource(b->sim, RESOURCE_NVLINK,
+                 b->nvlink_bytes_per_s > 0 ? b->nvlink_bytes_per_s : INFINITY);
+    sim_resource(b->sim, RESOURCE_NIC, b->nic_bytes_per_s > 0 ? b->nic_bytes_per_s : INFINITY);
+    sim_resource(b->sim, RESOURCE_PCIE, b->rates.pcie_both_bytes_per_s);
+    sim_resource(b->sim, RESOURCE_DRAM, b->rates.dram_bytes_per_s);
+}
+
+static enum bound bound_of(const struct step_account *a, double step_s) {
+    const enum bound bounds[STEP_COST_COUNT] = {[COST_COMPUTE] = BOUND_COMPUTE,
+                                                [COST_HOST] = BOUND_HOST_ISSUE,
+                                                [COST_INTRA] = BOUND_INTRA_NODE,
+                                                [COST_INTER] = BOUND_INTER_NODE,
+                                                [COST_LATENCY] = BOUND_NETWORK_LATENCY,
+                                                [COST_PCIE] = BOUND_PCIE,
+                                                [COST_NVME] = BOUND_NVME,
+                                                [COST_DRAM] = BOUND_HOST_MEMORY,
+                                                [COST_CPU] = BOUND_CPU};
+    double waiting = 0;
+    int largest = COST_HOST;
+    for (int i = COST_HOST; i < STEP_COST_COUNT; i++) {
+        waiting += a->by_kind[i];
+        largest = a->by_kind[i] > a->by_kind[largest] ? i : largest;
+    }
+    return waiting < bound_fraction * step_s ? BOUND_COMPUTE : bounds[largest];
+}
+
+// The pipeline fills and drains once per step: forward and backward last (g + pp - 1) / g of their
+// time without bubbles. An estimate; docs/method.md §step-pp.
+static void add_bubble(const struct step_builder *b, struct step_time *t) {
+    const struct recipe *r = b->recipe;
+    if (r->pp <= 1)
+        return;
+    double bubble = (double)(r->pp - 1) / (double)r->grad_accum;
+    double lost_s = (t->forward_s + t->backward_s) * bubble;
+    t->forward_s *= 1 + bubble;
+    t->backward_s *= 1 + bubble;
+    t->step_s += lost_s;
+    t->exposed_comm_s += lost_s;
+    if (t->wait_count < sizeof t->waits / sizeof *t->waits)
+        t->waits[t->wait_count++] =
+            (struct step_wait){"backward", "pipeline bubble (estimate)", lost_s,
+                               lost_s / (t->forward_s + t->backward_s)};
+}
+
+static void summarise(const struct step_builder *b, const struct step_account *a,
+                      struct step_time *t) {
+    const struct recipe *r = b->recipe;
+    *t = (struct step_time){
+        .forward_s = a->by_phase[STEP_FORWARD],
+        .backward_s = a->by_phase[STEP_BACKWARD],
+        .optimizer_s = a->by_phase[STEP_OPTIMIZER],
+        .compute_s = a->by_kind[COST_COMPUTE],
+        .host_issue_s = a->by_kind[COST_HOST],
+        .exposed_comm_s =
+            a->by_kind[COST_INTRA] + a->by_kind[COST_INTER] + a->by_kind[COST_LATENCY],
+        .exposed_offload_s = a->by_kind[COST_PCIE] + a->by_kind[COST_NVME] + a->by_kind[COST_DRAM] +
+                             a->by_kind[COST_CPU],
+    };
+    t->step_s = t->forward_s + t->backward_s + t->optimizer_s;
+    t->bound_by = bound_of(a, t->step_s);
+    size_t room = sizeof t->waits / sizeof *t->waits;
+    t->wait_count = a->wait_count < room ? a->wait_count : room;
+    memcpy(t->waits, a->waits, t->wait_count * sizeof *t->waits);
+    add_bubble(b, t);
+    double tokens =
+        (double)(r->micro_batch * r->grad_accum * r->seq) / (double)(r->tp * r->cp * r->pp);
+    t->tokens_per_s_per_gpu = tokens / t->step_s;
+    t->peak_flop_per_s = compute_peak_flop_per_s(&b->cluster->gpu, r);
+    t->mfu = compute_model_flop(b->model, r, false) / t->step_s / t->peak_flop_per_s;
+    t->hfu = compute_model_flop(b->model, r, true) / t->step_s / t->peak_flop_per_s;
+}
+
+// Step at the slow end of the links' constants: what is hidden now may show then.
+static bool slow_links_s(const struct step_builder *b, struct step_time *t, double base_s,
+                         double *out_s, struct err *e) {
+    uint32_t count = sim_task_count(b->sim);
+    double *multipliers = arena_array(b->arena, count + 1, sizeof *multipliers);
+    for (uint32_t i = 0; i < count; i++)
+        multipliers[i] = step_ops[b->meta[i].op].class == CLASS_COMPUTE ? 1 : b->meta[i].high;
+    struct sim_result slow;
+    if (!sim_run(b->sim, multipliers, b->arena, &slow, e))
+        return false;
+    *out_s = slow.end_s / base_s * t->step_s;
+    return true;
+}
+
+static bool interval(const struct step_builder *b, const struct step_account *a, double base_s,
+                     struct step_time *t, struct err *e) {
+    double slow_s, scale = t->step_s / base_s;
+    if (!slow_links_s(b, t, base_s, &slow_s, e))
+        return false;
+    double links = slow_s - t->step_s;
+    double high = hypot(a->critical_high_s * scale, links > 0 ? links : 0);
+    t->step_low_s = fmax(t->step_s - a->critical_low_s * scale, 0);
+    t->step_high_s = t->step_s + high;
+    return true;
+}
+
+bool step_simulate(const struct step_request *q, struct arena *a, struct step_time *out,
+                   struct step_timeline *timeline, struct err *e) {
+    struct step_builder b;
+    struct sim_result run;
+    struct step_account account;
+    struct step_time time;
+    if (!step_builder_init(&b, q, a, e) || !build(&b, e))
+        return false;
+    set_capacities(&b);
+    if (!sim_run(b.sim, NULL, a, &run, e))
+        return false;
+    step_account(&b, &run, &account);
+    summarise(&b, &account, &time);
+    if (!interval(&b, &account, run.end_s, &time, e))
+        return false;
+    if (timeline != NULL)
+        step_timeline_fill(&b, &run, &account, timeline);
+    *out = time;
+    return true;
+}

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/step_build.h"
+
+#include "base/units.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+const struct step_op_info step_ops[STEP_OP_COUNT] = {
+    [OP_FORWARD] = {"forward", CLASS_COMPUTE},
+    [OP_BACKWARD] = {"backward", CLASS_COMPUTE},
+    [OP_COPY_IN] = {"gather copy-in", CLASS_COMPUTE},
+    [OP_COPY_OUT] = {"gather copy-out", CLASS_COMPUTE},
+    [OP_GATHER] = {"parameters", CLASS_COMM},
+    [OP_REDUCE] = {"gradients", CLASS_COMM},
+    [OP_REPLICA_REDUCE] = {"gradients across replicas", CLASS_COMM},
+    [OP_GRAD_COPY] = {"gradient copy", CLASS_COMPUTE},
+    [OP_ACCUMULATE] = {"gradient accumulation", CLASS_COMPUTE},
+    [OP_NORM] = {"gradient norm", CLASS_COMPUTE},
+    [OP_NORM_REDUCE] = {"norm", CLASS_COMM},
+    [OP_CLIP] = {"gradient clipping", CLASS_COMPUTE},
+    [OP_OPTIMIZER] = {"optimizer", CLASS_COMPUTE},
+    [OP_GATHER_UPDATED] = {"updated parameters", CLASS_COMM},
+    [OP_PARAM_H2D] = {"parameters to GPU", CLASS_OFFLOAD},
+    [OP_GRAD_D2H] = {"gradients to host", CLASS_OFFLOAD},
+    [OP_GRAD_H2D] = {"gradients to GPU", CLASS_OFFLOAD},
+    [OP_ACTIVATION_D2H] = {"activations to host", CLASS_OFFLOAD},
+    [OP_ACTIVATION_H2D] = {"activations to GPU", CLASS_OFFLOAD},
+    [OP_UPDATED_H2D] = {"updated parameters to GPU", CLASS_OFFLOAD},
+    [OP_CPU_PASS] = {"CPU clip and cast", CLASS_OFFLOAD},
+    [OP_CPU_ADAM] = {"CPU Adam", CLASS_OFFLOAD},
+    [OP_NVME_READ] = {"NVMe read", CLASS_OFFLOAD},
+    [OP_NVME_WRITE] = {"NVMe write", CLASS_OFFLOAD},
+    [OP_TENSOR] = {"activations", CLASS_COMM},
+    [OP_STEP_HOST] = {"step bookkeeping", CLASS_COMPUTE},
+};
+const char *const step_phase_names[STEP_PHASE_COUNT] = {"forward", "backward", "optimizer"};
+const char *const step_stream_names[STEP_STREAM_COUNT] = {
+    "compute", "copy", "collective", "replica",    "reduce",
+    "d2h",     "cpu",  "nvme read",  "nvme write", "tensor",
+};
+
+// Host time of the calls around the kernels; docs/method.md §step gives the basis of each.
+static const double issue_collective_s = 20 * UNITS_MICRO;
+static const double issue_kernel_s = 8 * UNITS_MICRO;
+// Share of the multiprocessors NCCL's channels hold while a collective runs.
+static const double collective_sm_share_intra = 0.10, collective_sm_share_inter = 0.04;
+// Bytes of HBM a ring moves per byte it sends: read own and received, write received.
+static const double collective_hbm_factor = 3;
+static const double dma_setup_s = 10 * UNITS_MICRO;
+
+static struct step_meta *meta_slot(struct step_builder *b, uint32_t id) {
+    if (id >= b->meta_capacity) {
+        uint32_t bigger = b->meta_capacity ? 2 * b->meta_capacity : 1024;
+        struct step_meta *moved = arena_array(b->arena, bigger, sizeof *moved);
+        if (id > 0)
+            memcpy(moved, b->meta, id * sizeof *moved);
+        b->meta = moved;
+        b->meta_capacity = bigger;
+    }
+    return &b->meta[id];
+}
+
+void step_release(struct step_builder *b, double bytes) {
+    b->free_bytes += bytes;
+}
+
+// Streams are FIFO, so the later of two tasks of one stream stands for both.
+void step_stream_wait(struct step_builder *b, enum step_stream stream, uint32_t task) {
+    if (task == SIM_NONE)
+        return;
+    uint32_t of = sim_task_stream(b->sim, task);
+    for (int i = 0; i < STEP_WAITS; i++) {
+        uint32_t *held = &b->wait[stream][i];
+        if (*held != SIM_NONE && sim_task_stream(b->sim, *held) != of)
+            continue;
+        *held = *held == SIM_NONE || *held < task ? task : *held;
+        return;
+    }
+    assert(!"a stream waits for more streams than STEP_WAITS");
+}
+
+static void take_waits(struct step_builder *b, enum step_stream stream, struct sim_task *s) {
+    for (int i = 0; i < STEP_WAITS; i++) {
+        if (b->wait[stream][i] != SIM_NONE)
+            s->deps[s->dep_count++] = b->wait[stream][i];
+        b->wait[stream][i] = SIM_NONE;
+    }
+}
+
+uint32_t step_add(struct step_builder *b, const struct step_task *t) {
+    struct sim_task s = {
+        .stream = t->stream,
+        .duration_s = t->seconds,
+        .issue_s = t->issue_s + b->hook_s,
+        .host_blocking = t->host_blocking,
+        .issue_overlaps = t->issue_overlaps,
+        .demand_count = t->demand_count,
+        .alloc_bytes_at_start = (int64_t)t->alloc_bytes,
+        .free_bytes_at_end = (int64_t)(t->free_bytes + b->free_bytes),
+    };
+    b->hook_s = b->free_bytes = 0;
+    for (uint32_t i = 0; i < t->dep_count; i++)
+        if (t->deps[i] != SIM_NONE)
+            s.deps[s.dep_count++] = t->deps[i];
+    take_waits(b, t->stream, &s);
+    memcpy(s.demands, t->demands, sizeof s.demands);
+    uint32_t id = sim_add(b->sim, &s);
+    *meta_slot(b, id) = (struct step_meta){
+        .op = (uint8_t)t->op,
+        .phase = (uint8_t)b->phase,
+        .collective = (uint8_t)t->collective,
+        .dtype = (uint8_t)t->dtype,
+        .group = (uint8_t)t->group,
+        .spans_nodes = t->spans_nodes,
+        .latency_bound = t->latency_bound,
+        .unit = t->unit,
+        .low = t->low > 0 ? (float)t->low : 1,
+        .high = t->high > 0 ? (float)t->high : 1,
+        .bytes = t->bytes,
+        .exact_s = t->seconds,
+    };
+    b->last[t->stream] = id;
+    return id;
+}
+
+static void demand(struct step_task *t, enum step_resource resource, double rate_per_s) {
+    if (t->seconds > 0 && rate_per_s > 0 && isfinite(rate_per_s))
+        t->demands[t->demand_count++] = (struct sim_demand){resource, rate_per_s};
+}
+
+uint32_t step_kernel(struct step_builder *b, enum step_op op, enum step_stream stream,
+                     uint32_t unit, double bytes) {
+    struct step_task t = {
+        .op = op, .stream = stream, .unit = unit, .bytes = bytes, .issue_s = issue_kernel_s};
+    t.seconds =
+        compute_memory_bound_s(&b->cluster->gpu, b->recipe->stack, bytes) / b->scale.compute;
+    demand(&t, RESOURCE_HBM, bytes / t.seconds);
+    return step_add(b, &t);
+}
+
+// Ranks of a group on one node, and how many such groups a node's cards serve at once.
+static struct group_layout layout_of(const struct step_builder *b, uint64_t size, uint64_t stride) {
+    uint64_t here = b->ranks_per_node / stride;
+    here = here < 1 ? 1 : here > size ? size : here;
+    return (struct group_layout){size, here, b->ranks_per_node / here};
+}
+
+// The same payload moved by links `scale` times as fast. A group over nodes keeps the time its ring
+// needs inside the node; docs/method.md §what-if.
+static void rescale(const struct step_builder *b, const struct step_collective *c,
+                    const struct group_layout *g, struct collective_time *t) {
+    bool spans = g->size > g->ranks_per_node;
+    double faster = spans ? b->scale.inter : b->scale.intra;
+    double transfer_s = t->transfer_s / faster;
+    if (spans && g->ranks_per_node > 1 && faster > 1) {
+        struct group_layout node = {g->ranks_per_node, g->ranks_per_node, 1};
+        struct collective_time inside;
+        collective_estimate(b->cluster, c->collective, &node, c->payload_bytes, &inside);
+        double n = (double)g->size, k = (double)g->ranks_per_node;
+        double inside_s = inside.transfer_s * ((n - 1) / n) / ((k - 1) / k) / b->scale.intra;
+        transfer_s = fmax(transfer_s, fmin(inside_s, t->transfer_s));
+    }
+    double change = transfer_s - t->transfer_s;
+    double low = t->low_s / t->seconds, high = t->high_s / t->seconds;
+    t->seconds += change;
+    t->transfer_s = transfer_s;
+    t->low_s = low * t->seconds;
+    t->high_s = high * t->seconds;
+}
+
+const struct collective_time *step_estimate(struct step_builder *b,
+                                            const struct step_collective *c) {
+    for (uint32_t i = 0; i < b->estimate_count; i++) {
+        const struct step_estimate *at = &b->estimates[i];
+        if (at->collective == c->collective && at->size == c->size && at->stride == c->stride &&
+            at->payload_bytes == c->payload_bytes)
+            return &at->time;
+    }
+    struct step_estimate *slot =
+        &b->estimates[b->estimate_count < STEP_ESTIMATES ? b->estimate_count++
+                                                         : STEP_ESTIMATES - 1];
+    *slot = (struct step_estimate){.collective = c->collective,
+                                   .size = c->size,
+                                   .stride = c->stride,
+                                   .payload_bytes = c->payload_bytes};
+    struct group_layout g = layout_of(b, c->size, c->stride);
+    collective_estimate(b->cluster, c->collective, &g, c->payload_bytes, &slot->time);
+    if (b->scale.intra != 1 || b->scale.inter != 1)
+        rescale(b, c, &g, &slot->time);
+    return &slot->time;
+}
+
+uint32_t step_collective(struct step_builder *b, const struct step_collective *c) {
+    struct step_task t = {.op = c->op,
+                          .stream = c->stream,
+                          .unit = c->unit,
+                          .bytes = c->payload_bytes,
+                          .issue_s = issue_collective_s,
+                          .deps = {c->dep},
+                          .dep_count = 1,
+                          .host_blocking = c->host_blocking,
+                          .alloc_bytes = c->alloc_bytes,
+                          .free_bytes = c->free_bytes,
+                          .collective = c->collective,
+                          .dtype = c->dtype,
+                          .group = c->group};
+    if (c->size <= 1) // a group of one: the framework still passes through, nothing travels
+        return step_add(b, &t);
+    const struct collective_time *e = step_estimate(b, c);
+    struct group_layout g = layout_of(b, c->size, c->stride);
+    t.seconds = e->seconds;
+    t.low = e->seconds > 0 ? e->low_s / e->seconds : 1;
+    t.high = e->seconds > 0 ? e->high_s / e->seconds : 1;
+    t.spans_nodes = g.size > g.ranks_per_node;
+    t.latency_bound = e->latency_s > e->transfer_s;
+    double sent = collective_sent_bytes(c->collective, c->payload_bytes, c->size) / t.seconds;
+    double *largest = t.spans_nodes ? &b->nic_bytes_per_s : &b->nvlink_bytes_per_s;
+    if (isfinite(sent))
+        *largest = fmax(*largest, sent);
+    demand(&t, RESOURCE_SM, t.spans_nodes ? collective_sm_share_inter : collective_sm_share_intra);
+    demand(&t, t.spans_nodes ? RESOURCE_NIC : RESOURCE_NVLINK, sent);
+    demand(&t, RESOURCE_HBM, collective_hbm_factor * sent);
+    if (t.spans_nodes && b->cluster->nic_shares_pcie_switch)
+        demand(&t, RESOURCE_PCIE, 2 * sent / (double)g.ranks_per_node);
+    return step_add(b, &t);
+}
+
+uint32_t step_copy(struct step_builder *b, const struct step_copy *c) {
+    double rate = c->to_device ? b->rates.h2d_bytes_per_s : b->rates.d2h_bytes_per_s;
+    uint32_t count = c->count ? c->count : 1;
+    struct step_task t = {.op = c->op,
+                          .stream = c->stream,
+                          .unit = c->unit,
+                          .bytes = c->bytes,
+                          .seconds = c->bytes / rate + dma_setup_s * count,
+                          .issue_s = issue_kernel_s * count,
+                          .issue_overlaps = count > 1,
+                          .deps = {c->dep},
+                          .dep_count = 1,
+                          .host_blocking = c->host_blocking};
+    double moved = c->bytes / t.seconds;
+    demand(&t, RESOURCE_PCIE, moved);
+    demand(&t, RESOURCE_DRAM, moved);
+    return step_add(b, &t);
+}
+
+static uint32_t exchange(struct step_builder *b, uint32_t unit, bool backward) {
+    const struct recipe *r = b->recipe;
+    const struct step_unit_class *k = &b->classes[b->units[unit].class];
+    uint32_t dep = b->last[STREAM_COMPUTE];
+    struct step_collective c = {.op = OP_TENSOR,
+                                .stream = STREAM_TENSOR,
+                                .collective = COLLECTIVE_ALL_REDUCE,
+                                .group = GROUP_TENSOR,
+                                .dtype = recipe_activation_dtype(r),
+                                .size = r->tp,
+                                .stride = 1,
+                                .payload_bytes = k->tensor_bytes,
+                                .unit = unit,
+                                .dep = dep};
+    for (int i = 0; i < 2 && r->tp > 1; i++) // after attention and after the MLP
+        c.dep = step_collective(b, &c);
+    if (r->cp > 1) { // keys and values of the whole sequence; their gradients on the way back
+        c.collective = backward ? COLLECTIVE_REDUCE_SCATTER : COLLECTIVE_ALL_GATHER;
+        c.group = GROUP_CONTEXT;
+        c.size = r->cp;
+        c.stride = r->tp;
+        c.payload_bytes = 2.0 * (double)(r->micro_batch * r->seq * b->model->kv_heads) *
+                          (double)b->model->head_dim / (double)r->tp * dtype_bytes(c.dtype);
+        c.dep = step_collective(b, &c);
+        if (backward) {
+            c.collective = COLLECTIVE_ALL_GATHER;
+            c.dep = step_collective(b, &c);
+        }
+    }
+    return c.dep;
+}
+
+uint32_t step_compute(struct step_builder *b, uint32_t unit, bool backward) {
+    const struct step_unit_class *k = &b->classes[b->units[unit].class];
+    const struct unit_cost *c = backward ? &k->backward : &k->forward;
+    struct step_task t = {.op = backward ? OP_BACKWARD : OP_FORWARD,
+                          .stream = STREAM_COMPUTE,
+                          .unit = unit,
+                          .seconds = c->duration_s,
+                          .bytes = c->memory_bytes,
+                          .issue_s = c->issue_s,
+                          .issue_overlaps = true,
+                          .low = c->duration_s > 0 ? c->low_s / c->duration_s : 1,
+                          .high = c->duration_s > 0 ? c->high_s / c->duration_s : 1,
+                          .alloc_bytes = backward ? k->backward_bytes : k->kept_bytes,
+                          .free_bytes = backward ? k->backward_bytes + k->kept_bytes : 0};
+    demand(&t, RESOURCE_SM, 1);
+    demand(&t, RESOURCE_HBM, c->memory_bytes / c->duration_s);
+    uint32_t id = step_add(b, &t);
+    if (k->unit->kind == UNIT_BLOCK && (b->recipe->tp > 1 || b->recipe->cp > 1))
+        step_stream_wait(b, STREAM_COMPUTE, exchange(b, unit, backward));
+    return id;
+}
+
+uint32_t step_host(struct step_builder *b, enum step_op op, double seconds, double dram_bytes,
+                   uint32_t dep) {
+    struct step_task t = {.op = op,
+                          .stream = STREAM_CPU,
+                          .unit = STEP_NO_UNIT,
+                          .seconds = seconds,
+                          .bytes = dram_bytes,
+                          .deps = {dep},
+                          .dep_count = 1,
+                          .host_blocking = true};
+    demand(&t, RESOURCE_CORES, 1);
+    demand(&t, RESOURCE_DRAM, dram_bytes / seconds);
+    return step_add(b, &t);
+}
+
+enum dtype step_dtype_of(double bytes) {
+    return bytes > 3 ? DTYPE_FP32 : DTYPE_BF16;
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private to plan/step*: what the builders of the strategies share. A builder adds tasks in the
+// order in which the framework's Python thread issues them; docs/method.md §step.
+#pragma once
+
+#include "base/arena.h"
+#include "cost/collective.h"
+#include "cost/compute.h"
+#include "cost/volume.h"
+#include "plan/sim.h"
+#include "plan/step.h"
+
+enum step_stream {
+    STREAM_COMPUTE,    // the framework's default stream
+    STREAM_COPY,       // copy-in (FSDP2), pre-unshard (FSDP1), all-gather stream (ZeRO-3); H2D
+    STREAM_COLLECTIVE, // communicator of the shard group (DDP: world): FIFO in issue order
+    STREAM_REPLICA,    // communicator of the replica group
+    STREAM_REDUCE,     // casts and copies around reductions
+    STREAM_D2H,        // offloaded gradients and activations
+    STREAM_CPU,        // host cores
+    STREAM_NVME_READ,
+    STREAM_NVME_WRITE,
+    STREAM_TENSOR, // tensor- and context-parallel communicators
+    STEP_STREAM_COUNT
+};
+
+enum step_resource {
+    RESOURCE_SM,     // 1 = all multiprocessors of the GPU
+    RESOURCE_HBM,    // bytes
+    RESOURCE_NVLINK, // bytes sent by this rank inside the node
+    RESOURCE_NIC,    // bytes sent by this rank between nodes (its share of the node's cards)
+    RESOURCE_PCIE,   // bytes in both directions over this GPU's slot
+    RESOURCE_DRAM,   // bytes, this rank's share of the node
+    RESOURCE_CORES,  // 1 = this rank's share of the node's cores
+    RESOURCE_NVME,   // 1 = this rank's share of the node's drives, read or write
+    STEP_RESOURCE_COUNT
+};
+
+enum step_op {
+    OP_FORWARD,
+    OP_BACKWARD,
+    OP_COPY_IN,  // shards into the gather buffer
+    OP_COPY_OUT, // gather buffer into parameters
+    OP_GATHER,   // parameters
+    OP_REDUCE,   // gradients: reduce-scatter, all-reduce or reduce
+    OP_REPLICA_REDUCE,
+    OP_GRAD_COPY, // gradients into or out of a bucket
+    OP_ACCUMULATE,
+    OP_NORM,
+    OP_NORM_REDUCE,
+    OP_CLIP,
+    OP_OPTIMIZER,
+    OP_GATHER_UPDATED, // parameters after the optimizer (ZeRO-1/2)
+    OP_PARAM_H2D,
+    OP_GRAD_D2H,
+    OP_GRAD_H2D,
+    OP_ACTIVATION_D2H,
+    OP_ACTIVATION_H2D,
+    OP_UPDATED_H2D,
+    OP_CPU_PASS, // unscale, clip, cast on the host
+    OP_CPU_ADAM,
+    OP_NVME_READ,
+    OP_NVME_WRITE,
+    OP_TENSOR, // tensor- and context-parallel exchange
+    OP_STEP_HOST,
+    STEP_OP_COUNT
+};
+
+enum step_phase { STEP_FORWARD, STEP_BACKWARD, STEP_OPTIMIZER, STEP_PHASE_COUNT };
+enum step_class { CLASS_COMPUTE, CLASS_COMM, CLASS_OFFLOAD, CLASS_COUNT };
+
+#define STEP_NO_UNIT UINT32_MAX
+#define STEP_WAITS 3
+
+// What a task is, beside what the engine needs of it.
+struct step_meta {
+    uint8_t op, phase;
+    uint8_t collective, dtype; // when it is a collective
+    uint8_t group;             // enum transfer_group
+    bool spans_nodes, latency_bound;
+    uint32_t unit;   // instance, or STEP_NO_UNIT
+    float low, high; // duration interval over its value
+    double bytes;    // payload, copied bytes or memory traffic
+    double exact_s;  // uncontended duration
+};
+
+struct step_op_info {
+    const char *name;
+    enum step_class class;
+};
+extern const struct step_op_info step_ops[STEP_OP_COUNT];
+extern const char *const step_phase_names[STEP_PHASE_COUNT];
+extern const char *const step_stream_names[STEP_STREAM_COUNT];
+
+struct step_unit_class {
+    const struct model_unit *unit;
+    struct unit_cost forward, backward;
+    double elements, trainable;        // of one instance on this rank (tensor-parallel share)
+    double kept_bytes, backward_bytes; // activations across forward; more while in backward
+    double tensor_bytes;               // payload of one tensor-parallel exchange
+    double persistent;                 // elements ZeRO-3 keeps gathered
+};
+
+struct step_unit {
+    uint32_t class, group, layer; // layer: index within its run
+};
+
+// Units whose parameters travel together.
+struct step_group {
+    double elements, trainable;
+    uint32_t first, last; // units
+    bool root;
+};
+
+struct step_sizes { // bytes per element
+    double param, gather, grad, reduce;
+};
+
+struct step_link_rates { // per rank; INFINITY where a what-if says so
+    double h2d_bytes_per_s, d2h_bytes_per_s, pcie_both_bytes_per_s;
+    double dram_bytes_per_s;
+    double nvme_read_bytes_per_s, nvme_write_bytes_per_s;
+    double hbm_bytes_per_s;
+};
+
+#define STEP_ESTIMATES 16
+struct step_estimate { // one remembered collective
+    enum collective collective;
+    uint64_t size, stride;
+    double payload_bytes;
+    struct collective_time time;
+};
+
+struct step_builder {
+    const struct model *model;
+    const struct cluster *cluster;
+    const struct recipe *recipe;
+    struct step_scale scale;
+    bool memory; // track activations and gathered parameters
+    struct arena *arena;
+    struct sim *sim;
+    struct step_meta *meta; // per task
+    uint32_t meta_capacity;
+    struct step_unit_class *classes;
+    uint32_t class_count;
+    struct step_unit *units; // instances in forward order
+    uint32_t unit_count;
+    struct step_group *groups; // in order of first use in forward
+    uint32_t group_count;
+    struct step_sizes sizes;
+    struct step_link_rates rates;
+    double elements, trainable; // whole model on this rank's tensor- and pipeline-parallel share
+    uint64_t shard, replicas, ranks_per_node;
+    struct step_estimate estimates[STEP_ESTIMATES];
+    uint32_t estimate_count;
+    double nic_bytes_per_s, nvlink_bytes_per_s; // largest rate any collective asks
+    enum step_phase phase;
+    uint32_t last[STEP_STREAM_COUNT]; // last task of each stream or SIM_NONE
+    uint32_t wait[STEP_STREAM_COUNT]
+                 [STEP_WAITS]; // stream waits to put on its next task, or SIM_NONE
+    double steady_bytes;       // allocated between steps, where the memory curve starts
+    double persistent;         // elements ZeRO-3 keeps gathered
+    double free_bytes;         // to leave at the end of the next task
+    double hook_s;             // host time to add to the next task issued
+};
+
+// A task before it is added. Zero-initialised fields mean "no".
+struct step_task {
+    enum step_op op;
+    enum step_stream stream;
+    uint32_t unit;
+    double seconds, bytes, issue_s;
+    double low, high; // relative interval; 0 = 1
+    uint32_t deps[4];
+    uint32_t dep_count;
+    struct sim_demand demands[SIM_DEMANDS_MAX];
+    uint32_t demand_count;
+    bool host_blocking, issue_overlaps;
+    double alloc_bytes, free_bytes;
+    enum collective collective;
+    enum dtype dtype;
+    enum transfer_group group;
+    bool spans_nodes, latency_bound;
+};
+
+bool step_builder_init(struct step_builder *b, const struct step_request *q, struct arena *a,
+                       struct err *e);
+uint32_t step_add(struct step_builder *b, const struct step_task *t);
+// The next task of `stream` also waits for `task` (SIM_NONE: nothing). At most STEP_WAITS are held.
+void step_stream_wait(struct step_builder *b, enum step_stream stream, uint32_t task);
+
+// The next task also frees these bytes at its end.
+void step_release(struct step_builder *b, double bytes);
+
+// One compute task of a unit in the current phase, with its tensor-parallel exchange.
+uint32_t step_compute(struct step_builder *b, uint32_t unit, bool backward);
+// A memory-bound kernel.
+uint32_t step_kernel(struct step_builder *b, enum step_op op, enum step_stream stream,
+                     uint32_t unit, double bytes);
+struct step_collective {
+    enum step_op op;
+    enum step_stream stream;
+    enum collective collective;
+    enum transfer_group group;
+    enum dtype dtype;
+    uint64_t size, stride; // ranks of the group, and their distance
+    double payload_bytes;  // full buffer
+    uint32_t unit, dep;    // dep: SIM_NONE for none
+    bool host_blocking;
+    double alloc_bytes, free_bytes;
+};
+uint32_t step_collective(struct step_builder *b, const struct step_collective *c);
+struct step_copy {
+    enum step_op op;
+    enum step_stream stream;
+    bool to_device, host_blocking;
+    double bytes;
+    uint32_t unit, dep, count; // count: separate DMAs
+};
+uint32_t step_copy(struct step_builder *b, const struct step_copy *c);
+const struct collective_time *step_estimate(struct step_builder *b,
+                                            const struct step_collective *c);
+// Work of the Python thread and its helpers on the host's cores; the thread waits for it.
+uint32_t step_host(struct step_builder *b, enum step_op op, double seconds, double dram_bytes,
+                   uint32_t dep);
+enum dtype step_dtype_of(double bytes); // the 16- or 32-bit float of that size
+
+// The strategies: micro-steps up to the end of the last backward.
+void step_build_fsdp2(struct step_builder *b);
+void step_build_fsdp1(struct step_builder *b);
+void step_build_ddp(struct step_builder *b);
+void step_build_zero12(struct step_builder *b);
+bool step_build_zero3(struct step_builder *b, struct err *e);
+// Read or write by the NVMe swapper; `wait`: the host waits for its end.
+uint32_t step_swap(struct step_builder *b, bool read, double bytes, uint32_t dep, bool wait);
+// Clipping, optimizer on GPU or host, updated parameters.
+void step_build_optimizer(struct step_builder *b);

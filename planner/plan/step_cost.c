@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// Units, FSDP groups and rates of one rank: everything a builder needs before it adds tasks.
+#include "base/units.h"
+#include "cost/activation.h"
+#include "plan/step_build.h"
+
+#include <math.h>
+
+static double known(struct figure f, double otherwise) {
+    return figure_is_known(f) && f.value > 0 ? f.value : otherwise;
+}
+
+static void scale_unit_cost(struct unit_cost *c, double speed) {
+    c->duration_s /= speed;
+    c->low_s /= speed;
+    c->high_s /= speed;
+}
+
+static void class_activations(struct step_builder *b, struct step_unit_class *k) {
+    const struct model *m = b->model;
+    const struct recipe *r = b->recipe;
+    uint64_t held = 0, peak = 0;
+    switch (k->unit->kind) {
+    case UNIT_BLOCK:
+        k->kept_bytes = (double)activation_layer_kept_bytes(m, r, k->unit->moe);
+        k->backward_bytes =
+            fmax((double)activation_layer_full_bytes(m, r, k->unit->moe) - k->kept_bytes, 0);
+        break;
+    case UNIT_EMBEDDING:
+        k->kept_bytes = (double)activation_embedding_bytes(m, r);
+        break;
+    case UNIT_HEAD:
+        activation_logits(m, r, &held, &peak);
+        k->kept_bytes = (double)held;
+        k->backward_bytes = (double)(peak > held ? peak - held : 0);
+        break;
+    default:
+        break;
+    }
+    double split = (double)(r->tp * r->cp);
+    k->kept_bytes /= split;
+    k->backward_bytes /= split;
+}
+
+static double class_trainable(const struct step_builder *b, const struct step_unit_class *k) {
+    const struct recipe *r = b->recipe;
+    if (r->lora_rank == 0)
+        return k->elements * (1 - r->frozen_fraction);
+    if (k->unit->kind != UNIT_BLOCK)
+        return 0;
+    return (double)recipe_trainable(r, b->model) / (double)b->model->layers / (double)r->tp;
+}
+
+static void init_classes(struct step_builder *b) {
+    const struct recipe *r = b->recipe;
+    b->class_count = (uint32_t)b->model->unit_count;
+    b->classes = arena_array(b->arena, b->class_count + 1, sizeof *b->classes);
+    for (uint32_t i = 0; i < b->class_count; i++) {
+        struct step_unit_class *k = &b->classes[i];
+        k->unit = &b->model->units[i];
+        compute_unit(b->model, b->cluster, r, k->unit, &k->forward, &k->backward);
+        scale_unit_cost(&k->forward, b->scale.compute);
+        scale_unit_cost(&k->backward, b->scale.compute);
+        k->elements = (double)k->unit->parameters / (double)r->tp;
+        k->trainable = class_trainable(b, k);
+        if (k->unit->kind == UNIT_BLOCK)
+            k->tensor_bytes = (double)(r->micro_batch * r->seq * b->model->hidden) / (double)r->cp *
+                              dtype_bytes(recipe_activation_dtype(r));
+        if (b->memory)
+            class_activations(b, k);
+    }
+}
+
+// Blocks of one pipeline stage; the stage simulated holds both ends, so it is the slowest.
+static uint64_t instances_of(const struct step_builder *b, const struct model_unit *u) {
+    return u->kind == UNIT_BLOCK ? units_ceil_div(u->repeat, b->recipe->pp) : u->repeat;
+}
+
+static void init_units(struct step_builder *b) {
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < b->class_count; i++)
+        count += instances_of(b, b->classes[i].unit);
+    b->units = arena_array(b->arena, count + 1, sizeof *b->units);
+    uint32_t layer = 0;
+    for (uint32_t i = 0; i < b->class_count; i++) {
+        bool block = b->classes[i].unit->kind == UNIT_BLOCK;
+        for (uint64_t k = 0; k < instances_of(b, b->classes[i].unit); k++) {
+            b->units[b->unit_count++] =
+                (struct step_unit){.class = i, .layer = block ? layer++ : 0};
+            b->elements += b->classes[i].elements;
+            b->trainable += b->classes[i].trainable;
+        }
+    }
+}
+
+static void join(struct step_builder *b, uint32_t unit, uint32_t group) {
+    struct step_group *g = &b->groups[group];
+    const struct step_unit_class *k = &b->classes[b->units[unit].class];
+    if (g->elements == 0 && g->last == 0)
+        g->first = unit;
+    g->last = unit;
+    g->elements += k->elements;
+    g->trainable += k->trainable;
+    b->units[unit].group = group;
+}
+
+// What is not a wrapped block belongs to the root, which is gathered first and reduced last.
+static void init_groups(struct step_builder *b) {
+    const struct recipe *r = b->recipe;
+    b->groups = arena_array(b->arena, b->unit_count + 1, sizeof *b->groups);
+    b->groups[0].root = true;
+    b->group_count = 1;
+    double filled = INFINITY;
+    for (uint32_t i = 0; i < b->unit_count; i++) {
+        const struct step_unit_class *k = &b->classes[b->units[i].class];
+        if (r->wrap == WRAP_MODEL || k->unit->kind != UNIT_BLOCK) {
+            join(b, i, 0);
+            continue;
+        }
+        bool merge = r->wrap == WRAP_SIZE && filled + k->elements <= (double)r->wrap_parameters;
+        if (!merge) {
+            b->group_count++;
+            filled = 0;
+        }
+        filled += k->elements;
+        join(b, i, b->group_count - 1);
+    }
+}
+
+static void init_rates(struct step_builder *b) {
+    const struct cluster *c = b->cluster;
+    const struct gpu *g = &c->gpu;
+    const double assumed_pcie_bytes_per_s = 20 * UNITS_GIGA;
+    double share = (double)b->ranks_per_node, pcie = b->scale.pcie;
+    double uplink = known(c->pcie_switch_bytes_per_s, INFINITY) /
+                    (double)(c->gpus_per_pcie_switch ? c->gpus_per_pcie_switch : 1);
+    struct step_link_rates *v = &b->rates;
+    v->dram_bytes_per_s = known(c->host_dram_bytes_per_s, INFINITY) / share * b->scale.host_dram;
+    double h2d = known(g->pcie_h2d_bytes_per_s, assumed_pcie_bytes_per_s);
+    double d2h = known(g->pcie_d2h_bytes_per_s, assumed_pcie_bytes_per_s);
+    v->h2d_bytes_per_s = fmin(fmin(h2d, uplink) * pcie, v->dram_bytes_per_s);
+    v->d2h_bytes_per_s = fmin(fmin(d2h, uplink) * pcie, v->dram_bytes_per_s);
+    v->pcie_both_bytes_per_s =
+        fmin(known(g->pcie_h2d_both_bytes_per_s, h2d) + known(g->pcie_d2h_both_bytes_per_s, d2h),
+             2 * uplink) *
+        pcie;
+    v->nvme_read_bytes_per_s = known(c->nvme_read_bytes_per_s, NAN) / share * b->scale.nvme;
+    v->nvme_write_bytes_per_s = known(c->nvme_write_bytes_per_s, NAN) / share * b->scale.nvme;
+    v->hbm_bytes_per_s = known(g->hbm_bytes_per_s, INFINITY) * known(g->hbm_fraction, 1);
+}
+
+static bool check(const struct step_builder *b, struct err *e) {
+    const struct recipe *r = b->recipe;
+    if (r->offload_optimizer == OFFLOAD_NVME || r->offload_param == OFFLOAD_NVME)
+        if (!(b->rates.nvme_read_bytes_per_s > 0) || !(b->rates.nvme_write_bytes_per_s > 0))
+            return err_set(e, ERR_INPUT,
+                           "cluster %s states no NVMe rate; give --nvme READ/WRITE or measure it",
+                           b->cluster->name ? b->cluster->name : "?");
+    return true;
+}
+
+bool step_builder_init(struct step_builder *b, const struct step_request *q, struct arena *a,
+                       struct err *e) {
+    const struct step_scale as_is = {1, 1, 1, 1, 1, 1, 1};
+    const struct recipe *r = q->recipe;
+    *b = (struct step_builder){.model = q->model,
+                               .cluster = q->cluster,
+                               .recipe = r,
+                               .scale = q->scale ? *q->scale : as_is,
+                               .memory = q->want_timeline,
+                               .arena = a};
+    uint64_t gpus = q->cluster->gpus ? q->cluster->gpus : r->world;
+    b->ranks_per_node = q->cluster->gpus_per_node < gpus ? q->cluster->gpus_per_node : gpus;
+    b->ranks_per_node = b->ranks_per_node ? b->ranks_per_node : 1;
+    b->shard = r->strategy == STRATEGY_ZEROPP ? r->world : r->shard_group;
+    b->replicas = r->strategy == STRATEGY_ZEROPP ? 1 : r->replica_group;
+    b->sizes = (struct step_sizes){.param = dtype_bytes(r->param_dtype),
+                                   .gather = dtype_bytes(recipe_gather_dtype(r)),
+                                   .grad = dtype_bytes(r->grad_dtype),
+                                   .reduce = dtype_bytes(r->reduce_dtype)};
+    for (int i = 0; i < STEP_STREAM_COUNT; i++) {
+        b->last[i] = SIM_NONE;
+        for (int k = 0; k < STEP_WAITS; k++)
+            b->wait[i][k] = SIM_NONE;
+    }
+    b->sim = sim_create(a, STEP_STREAM_COUNT, STEP_RESOURCE_COUNT);
+    init_rates(b);
+    init_classes(b);
+    init_units(b);
+    init_groups(b);
+    return check(b, e);
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// DDP buckets (torch/csrc/distributed/c10d/reducer.cpp) and DeepSpeed ZeRO-1/2 buckets
+// (runtime/zero/stage_1_and_2.py); docs/method.md §step-ddp and §step-zero12.
+#include "base/units.h"
+#include "plan/step_build.h"
+
+#include <math.h>
+
+static const double hook_s = 20 * UNITS_MICRO; // host time of a bucket's launch
+
+static void forward(struct step_builder *b) {
+    b->phase = STEP_FORWARD;
+    for (uint32_t i = 0; i < b->unit_count; i++)
+        step_compute(b, i, false);
+}
+
+// ---- DDP ----------------------------------------------------------------------------------------
+
+struct ddp {
+    struct step_builder *b;
+    double filled_bytes, cap_bytes;
+    uint32_t final;
+};
+
+static void reduce_bucket(struct ddp *d, uint32_t unit) {
+    struct step_builder *b = d->b;
+    b->hook_s += hook_s;
+    struct step_collective c = {.op = OP_REDUCE,
+                                .stream = STREAM_COLLECTIVE,
+                                .collective = COLLECTIVE_ALL_REDUCE,
+                                .group = GROUP_WORLD,
+                                .dtype = step_dtype_of(b->sizes.reduce),
+                                .size = b->recipe->world,
+                                .stride = b->recipe->tp,
+                                .payload_bytes = d->filled_bytes,
+                                .unit = unit,
+                                .dep = b->last[STREAM_COMPUTE]};
+    d->final = step_collective(b, &c);
+    d->filled_bytes = 0;
+    d->cap_bytes = (double)b->recipe->ddp_bucket_bytes;
+}
+
+// A bucket closes once a tensor takes it to its cap, so a tensor larger than the cap ends one.
+static void fill_buckets(struct ddp *d, uint32_t unit) {
+    struct step_builder *b = d->b;
+    const struct step_unit_class *k = &b->classes[b->units[unit].class];
+    if (k->trainable <= 0)
+        return;
+    double share = k->trainable / k->elements;
+    for (size_t i = k->unit->tensor_count; i-- > 0;) {
+        const struct tensor *t = &k->unit->tensors[i];
+        double bytes = (double)tensor_numel(t) / (double)b->recipe->tp * share * b->sizes.reduce;
+        for (uint64_t copy = 0; copy < t->count; copy++) {
+            d->filled_bytes += bytes;
+            if (d->filled_bytes >= d->cap_bytes)
+                reduce_bucket(d, unit);
+        }
+    }
+}
+
+static void backward_ddp(struct ddp *d, bool sync) {
+    struct step_builder *b = d->b;
+    const struct recipe *r = b->recipe;
+    b->phase = STEP_BACKWARD;
+    d->filled_bytes = 0;
+    d->cap_bytes = (double)r->ddp_first_bucket_bytes;
+    for (uint32_t i = b->unit_count; i-- > 0;) {
+        double bytes = b->classes[b->units[i].class].trainable * b->sizes.reduce;
+        step_compute(b, i, true);
+        if (bytes > 0) // gradients into their bucket views, or added to what is there
+            step_kernel(b, OP_GRAD_COPY, STREAM_COMPUTE, i, 2 * bytes);
+        if (sync)
+            fill_buckets(d, i);
+    }
+    if (!sync)
+        return;
+    if (d->filled_bytes > 0)
+        reduce_bucket(d, 0);
+    step_stream_wait(b, STREAM_COMPUTE, d->final);
+    if (!r->gradient_as_bucket_view)
+        step_kernel(b, OP_GRAD_COPY, STREAM_COMPUTE, STEP_NO_UNIT,
+                    2 * b->trainable * b->sizes.reduce);
+}
+
+void step_build_ddp(struct step_builder *b) {
+    struct ddp d = {.b = b, .final = SIM_NONE};
+    const struct recipe *r = b->recipe;
+    for (uint64_t micro = 0; micro < r->grad_accum; micro++) {
+        forward(b);
+        backward_ddp(&d, !r->no_sync || micro + 1 == r->grad_accum);
+    }
+}
+
+// ---- ZeRO-1 and ZeRO-2 --------------------------------------------------------------------------
+
+struct zero12 {
+    struct step_builder *b;
+    double filled;     // elements in the bucket
+    uint32_t previous; // end of the last reduction
+    uint64_t micro;
+    bool reduces, boundary; // in this micro-step
+};
+
+// Gradients of the rank's partition to the host: fp32 at the boundary; between micro-steps stage 2
+// reads the sum back and writes the new one. docs/method.md §offload.
+static void offload_gradients(struct zero12 *z, double elements, enum step_stream stream) {
+    struct step_builder *b = z->b;
+    double own = elements / (double)b->shard;
+    const double fp32_bytes = 4;
+    struct step_copy c = {.op = OP_GRAD_H2D,
+                          .stream = stream,
+                          .to_device = true,
+                          .bytes = own * b->sizes.gather,
+                          .unit = STEP_NO_UNIT,
+                          .dep = b->last[stream]};
+    bool stage2 = b->recipe->strategy == STRATEGY_ZERO2;
+    if (stage2 && z->micro > 0)
+        c.dep = step_copy(b, &c);
+    c.op = OP_GRAD_D2H;
+    c.to_device = false;
+    if (stage2 && b->recipe->grad_accum > 1)
+        c.dep = step_copy(b, &c);
+    c.bytes = own * fp32_bytes;
+    if (z->boundary)
+        step_copy(b, &c);
+}
+
+// Divide, all-reduce, copy out what this rank owns: in line on the compute stream, or with
+// overlap_comm on its own stream while compute waits for the reduction before it.
+static void flush(struct zero12 *z, uint32_t unit) {
+    struct step_builder *b = z->b;
+    const struct recipe *r = b->recipe;
+    if (z->filled <= 0)
+        return;
+    bool overlap = recipe_overlaps(r);
+    enum step_stream stream = overlap ? STREAM_REDUCE : STREAM_COMPUTE;
+    b->hook_s += hook_s;
+    if (overlap) {
+        step_stream_wait(b, STREAM_REDUCE, b->last[STREAM_COMPUTE]);
+        step_stream_wait(b, STREAM_COMPUTE, z->previous);
+    }
+    double bytes = z->filled * b->sizes.reduce;
+    uint32_t divided = step_kernel(b, OP_GRAD_COPY, stream, unit, 2 * bytes);
+    struct step_collective c = {.op = OP_REDUCE,
+                                .stream = STREAM_COLLECTIVE,
+                                .collective = COLLECTIVE_ALL_REDUCE,
+                                .group = GROUP_WORLD,
+                                .dtype = step_dtype_of(b->sizes.reduce),
+                                .size = r->world,
+                                .stride = r->tp,
+                                .payload_bytes = bytes,
+                                .unit = unit,
+                                .dep = divided};
+    if (r->reduce_scatter && !r->multi_rank_bucket) { // one reduce per owner: half the bytes
+        c.collective = COLLECTIVE_REDUCE;
+    }
+    step_stream_wait(b, stream, step_collective(b, &c));
+    z->previous = step_kernel(b, OP_GRAD_COPY, stream, unit, 2 * bytes / (double)b->shard);
+    if (r->offload_optimizer != OFFLOAD_NONE)
+        offload_gradients(z, z->filled, stream);
+    z->previous = b->last[stream];
+    z->filled = 0;
+}
+
+static void fill(struct zero12 *z, uint32_t unit) {
+    struct step_builder *b = z->b;
+    const struct step_unit_class *k = &b->classes[b->units[unit].class];
+    if (k->trainable <= 0)
+        return;
+    double bucket = (double)b->recipe->reduce_bucket_elements, share = k->trainable / k->elements;
+    for (size_t i = k->unit->tensor_count; i-- > 0;) {
+        const struct tensor *t = &k->unit->tensors[i];
+        double numel = (double)tensor_numel(t) / (double)b->recipe->tp * share;
+        for (uint64_t copy = 0; copy < t->count; copy++) {
+            if (z->filled + numel > bucket)
+                flush(z, unit);
+            z->filled += numel;
+        }
+    }
+}
+
+static void backward_zero(struct zero12 *z) {
+    struct step_builder *b = z->b;
+    b->phase = STEP_BACKWARD;
+    for (uint32_t i = b->unit_count; i-- > 0;) {
+        double bytes = b->classes[b->units[i].class].trainable * b->sizes.grad;
+        step_compute(b, i, true);
+        if (bytes > 0 && z->reduces)
+            step_kernel(b, OP_GRAD_COPY, STREAM_COMPUTE, i, 2 * bytes);
+        else if (bytes > 0 && z->micro > 0)
+            step_kernel(b, OP_ACCUMULATE, STREAM_COMPUTE, i, 3 * bytes);
+        // Stage 1 without overlap reduces after backward, in one pass.
+        if (z->reduces && (b->recipe->strategy == STRATEGY_ZERO2 || recipe_overlaps(b->recipe)))
+            fill(z, i);
+    }
+    if (!z->reduces)
+        return;
+    if (b->recipe->strategy == STRATEGY_ZERO1 && !recipe_overlaps(b->recipe))
+        for (uint32_t i = b->unit_count; i-- > 0;)
+            fill(z, i);
+    flush(z, 0);
+    step_stream_wait(b, STREAM_COMPUTE, z->previous);
+    if (recipe_overlaps(b->recipe) && z->previous != SIM_NONE)
+        sim_host_wait(b->sim, z->previous); // device-wide synchronize of the epilogue
+}
+
+void step_build_zero12(struct step_builder *b) {
+    const struct recipe *r = b->recipe;
+    struct zero12 z = {.b = b, .previous = SIM_NONE};
+    for (z.micro = 0; z.micro < r->grad_accum; z.micro++) {
+        z.boundary = z.micro + 1 == r->grad_accum;
+        z.reduces = z.boundary || r->strategy == STRATEGY_ZERO2;
+        forward(b);
+        backward_zero(&z);
+    }
+}

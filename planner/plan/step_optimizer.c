@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the end of the last backward to the end of the step: norm, clipping, the optimizer on GPU or
+// host, NVMe swapping, updated parameters; docs/method.md §step-optimizer and §offload.
+#include "base/units.h"
+#include "plan/step_build.h"
+
+#include <math.h>
+
+static const double norm_payload_bytes = 4;
+// Bytes of host memory per element: DeepSpeed's unscale and clip pass, Adam, and the cast to 16
+// bit.
+static const double clip_bytes = 8, adam_bytes = 28, cast_bytes = 6;
+
+static bool on_host(const struct recipe *r) {
+    return r->offload_optimizer != OFFLOAD_NONE ||
+           (!recipe_is_deepspeed(r) && r->offload_param == OFFLOAD_CPU);
+}
+
+// Trainable elements this rank's optimizer holds.
+static double held_elements(const struct step_builder *b) {
+    return b->trainable / (double)b->shard;
+}
+
+static uint64_t sub_groups(const struct step_builder *b) {
+    double n = held_elements(b);
+    double size = (double)b->recipe->sub_group_elements;
+    if (!recipe_is_stage3(b->recipe) || size <= 0 || n <= size)
+        return 1;
+    return (uint64_t)ceil(n / size);
+}
+
+static void reduce_norm(struct step_builder *b) {
+    const struct recipe *r = b->recipe;
+    uint64_t ranks = recipe_is_deepspeed(r) ? r->world : b->shard;
+    if (ranks <= 1)
+        return;
+    uint64_t count = recipe_is_stage3(r) ? sub_groups(b) : 1;
+    if (recipe_is_deepspeed(r) && !recipe_is_stage3(r))
+        count++; // the overflow check
+    struct step_collective c = {.op = OP_NORM_REDUCE,
+                                .stream = STREAM_COLLECTIVE,
+                                .collective = COLLECTIVE_ALL_REDUCE,
+                                .group = GROUP_WORLD,
+                                .dtype = DTYPE_FP32,
+                                .size = ranks,
+                                .stride = r->tp,
+                                .payload_bytes = norm_payload_bytes,
+                                .unit = STEP_NO_UNIT,
+                                .host_blocking = recipe_is_deepspeed(r)};
+    for (uint64_t i = 0; i < count; i++) {
+        c.dep = b->last[STREAM_COMPUTE];
+        step_stream_wait(b, STREAM_COMPUTE, step_collective(b, &c));
+    }
+}
+
+static void clip_on_gpu(struct step_builder *b) {
+    double bytes = held_elements(b) * b->sizes.grad;
+    if (b->recipe->clip <= 0)
+        return;
+    step_kernel(b, OP_NORM, STREAM_COMPUTE, STEP_NO_UNIT, bytes);
+    reduce_norm(b);
+    step_kernel(b, OP_CLIP, STREAM_COMPUTE, STEP_NO_UNIT, 2 * bytes);
+}
+
+static void optimize_on_gpu(struct step_builder *b, double elements) {
+    struct step_task t = {.op = OP_OPTIMIZER,
+                          .stream = STREAM_COMPUTE,
+                          .unit = STEP_NO_UNIT,
+                          .bytes = elements,
+                          .seconds = compute_optimizer_s(b->cluster, b->recipe, elements) /
+                                     b->scale.compute};
+    if (b->recipe->optimizer != OPTIMIZER_NONE && elements > 0)
+        step_add(b, &t);
+}
+
+// CPU Adam over this rank's elements while every rank of the node steps its own.
+static uint32_t adam_on_host(struct step_builder *b, double elements, uint32_t dep) {
+    double node = elements * (double)b->ranks_per_node;
+    struct figure f = compute_cpu_adam_s(b->cluster, b->recipe, node);
+    double floor_s = elements * adam_bytes / b->rates.dram_bytes_per_s;
+    double seconds = fmax(f.value / b->scale.cpu, floor_s);
+    struct step_task t = {
+        .op = OP_CPU_ADAM,
+        .stream = STREAM_CPU,
+        .unit = STEP_NO_UNIT,
+        .seconds = seconds,
+        .bytes = elements * adam_bytes,
+        .low = f.value > 0 ? fmin(f.low / f.value, 1) : 1,
+        .high = f.value > 0 ? fmax(f.high / f.value, 1) : 1,
+        .deps = {dep},
+        .dep_count = 1,
+        .host_blocking = true,
+        .demands = {{RESOURCE_CORES, 1}, {RESOURCE_DRAM, elements * adam_bytes / seconds}},
+        .demand_count = seconds > 0 ? 2 : 0};
+    return step_add(b, &t);
+}
+
+static uint32_t pass_on_host(struct step_builder *b, double bytes, uint32_t dep) {
+    return step_host(b, OP_CPU_PASS, bytes / b->rates.dram_bytes_per_s, bytes, dep);
+}
+
+uint32_t step_swap(struct step_builder *b, bool read, double bytes, uint32_t dep, bool wait) {
+    double rate = read ? b->rates.nvme_read_bytes_per_s : b->rates.nvme_write_bytes_per_s;
+    struct step_task t = {.op = read ? OP_NVME_READ : OP_NVME_WRITE,
+                          .stream = read ? STREAM_NVME_READ : STREAM_NVME_WRITE,
+                          .unit = STEP_NO_UNIT,
+                          .seconds = bytes / rate,
+                          .bytes = bytes,
+                          .deps = {dep},
+                          .dep_count = 1,
+                          .host_blocking = wait,
+                          .demands = {{RESOURCE_NVME, 1}, {RESOURCE_DRAM, rate}},
+                          .demand_count = isfinite(rate) ? 2 : 0};
+    return step_add(b, &t);
+}
+
+static void updated_to_gpu(struct step_builder *b, double elements, uint32_t dep, bool blocking) {
+    step_copy(b, &(struct step_copy){.op = OP_UPDATED_H2D,
+                                     .stream = STREAM_COPY,
+                                     .to_device = true,
+                                     .host_blocking = blocking,
+                                     .bytes = elements * b->sizes.gather,
+                                     .unit = STEP_NO_UNIT,
+                                     .dep = dep});
+    step_stream_wait(b, STREAM_COMPUTE, b->last[STREAM_COPY]);
+}
+
+// One sub-group: clip, Adam, cast; DeepSpeed stage 3 then copies to the GPU and waits.
+static uint32_t step_sub_group(struct step_builder *b, double elements, uint32_t dep) {
+    const struct recipe *r = b->recipe;
+    if (r->clip > 0)
+        dep = pass_on_host(b, elements * clip_bytes, dep);
+    dep = adam_on_host(b, elements, dep);
+    if (!recipe_is_deepspeed(r))
+        return dep;
+    dep = pass_on_host(b, elements * cast_bytes, dep);
+    if (r->offload_param == OFFLOAD_NONE)
+        updated_to_gpu(b, elements, dep, recipe_is_stage3(r));
+    return dep;
+}
+
+// DeepSpeed's optimizer swapper: states and gradients in, master and states out, sub-group by
+// sub-group; pipeline_read starts the next read early, pipeline_write leaves the write behind.
+static void swap_sub_groups(struct step_builder *b, uint64_t count, double elements) {
+    const struct recipe *r = b->recipe;
+    const double in_bytes = 16, out_bytes = 12, grad_bytes = 4;
+    step_swap(b, false, held_elements(b) * grad_bytes, b->last[STREAM_D2H], true);
+    uint32_t read = step_swap(b, true, elements * in_bytes, SIM_NONE, !r->pipeline_read);
+    uint32_t written = SIM_NONE;
+    for (uint64_t i = 0; i < count; i++) {
+        uint32_t here = read;
+        if (r->pipeline_read && i + 1 < count)
+            read = step_swap(b, true, elements * in_bytes, here, false);
+        uint32_t done = step_sub_group(b, elements, here);
+        if (r->pipeline_write && written != SIM_NONE)
+            sim_host_wait(b->sim, written);
+        written = step_swap(b, false, elements * out_bytes, done, !r->pipeline_write);
+        if (!r->pipeline_read && i + 1 < count)
+            read = step_swap(b, true, elements * in_bytes, written, true);
+    }
+    if (r->offload_param == OFFLOAD_NVME)
+        step_swap(b, false, held_elements(b) * b->sizes.gather, SIM_NONE, true);
+}
+
+static void optimize_on_host(struct step_builder *b) {
+    const struct recipe *r = b->recipe;
+    uint64_t count = sub_groups(b);
+    double each = held_elements(b) / (double)count;
+    uint64_t on_gpu = 0;
+    if (r->offload_ratio < 1 && recipe_is_stage3(r))
+        on_gpu = (uint64_t)((1 - r->offload_ratio) * (double)count);
+    if (recipe_is_deepspeed(r) && r->clip > 0)
+        reduce_norm(b);
+    uint32_t ready = b->last[STREAM_D2H] != SIM_NONE ? b->last[STREAM_D2H] : b->last[STREAM_REDUCE];
+    if (ready != SIM_NONE)
+        sim_host_wait(b->sim, ready);
+    if (r->offload_optimizer == OFFLOAD_NVME) {
+        swap_sub_groups(b, count, each);
+        return;
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        if (i < on_gpu)
+            optimize_on_gpu(b, each);
+        else
+            step_sub_group(b, each, SIM_NONE);
+    }
+}
+
+// DeepSpeed stages 1 and 2 gather the 16-bit weights in one call per parameter group.
+static void gather_updated(struct step_builder *b) {
+    const struct recipe *r = b->recipe;
+    double elements = b->trainable;
+    if (recipe_is_stage3(r)) {
+        elements = b->persistent;
+    } else if (r->strategy != STRATEGY_ZERO1 && r->strategy != STRATEGY_ZERO2) {
+        return;
+    }
+    if (elements <= 0)
+        return;
+    step_stream_wait(b, STREAM_COLLECTIVE, b->last[STREAM_COPY]);
+    struct step_collective c = {.op = OP_GATHER_UPDATED,
+                                .stream = STREAM_COLLECTIVE,
+                                .collective = COLLECTIVE_ALL_GATHER,
+                                .group = GROUP_WORLD,
+                                .dtype = step_dtype_of(b->sizes.gather),
+                                .size = b->shard,
+                                .stride = r->tp,
+                                .payload_bytes = elements * b->sizes.gather,
+                                .unit = STEP_NO_UNIT,
+                                .dep = b->last[STREAM_COMPUTE]};
+    step_stream_wait(b, STREAM_COMPUTE, step_collective(b, &c));
+}
+
+void step_build_optimizer(struct step_builder *b) {
+    b->phase = STEP_OPTIMIZER;
+    if (on_host(b->recipe)) {
+        optimize_on_host(b);
+    } else {
+        clip_on_gpu(b);
+        optimize_on_gpu(b, held_elements(b));
+    }
+    gather_updated(b);
+}

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+// DeepSpeed ZeRO-3, MiCS and ZeRO++: gathers as the coordinator issues them, buckets of gradients;
+// runtime/zero/partitioned_param_coordinator.py and stage3.py; docs/method.md §step-zero3.
+#include "base/units.h"
+#include "cost/zero3.h"
+#include "plan/step_build.h"
+
+#include <math.h>
+
+static const double module_hook_s = 20 * UNITS_MICRO; // Python per module and direction
+// Fetch and reduction events the host lets stand before it waits for the oldest.
+enum { EVENTS_MAX = 2 };
+// ZeRO++ quantisation: int8 weights and int4 gradients plus a scale per group.
+static const double quantized_weight_bytes = 1 + 4.0 / 8192, quantized_gradient_bytes = 0.5;
+
+struct event_queue {
+    uint32_t tasks[EVENTS_MAX + 1];
+    uint32_t count;
+};
+
+struct zero3_step {
+    struct step_builder *b;
+    struct zero3_hook *hooks; // of one micro-step, in order
+    uint32_t hook_count, hook_capacity;
+    // Of the micro-step being built.
+    uint32_t *gather_task; // per gather: its all-gather, SIM_NONE once unpacked
+    double *gather_bytes;
+    uint32_t gather_count, gather_unpacked, gather_capacity;
+    struct event_queue fetched, reduced;
+    enum step_stream gather_stream, reduce_stream;
+    double filled;         // elements in the gradient bucket
+    double live, released; // gathered elements held, and freed but not yet told the engine
+    uint64_t micro;
+};
+
+static void remember(void *context, const struct zero3_hook *h) {
+    struct zero3_step *z = context;
+    if (z->hook_count == z->hook_capacity) {
+        uint32_t bigger = z->hook_capacity ? 2 * z->hook_capacity : 1024;
+        struct zero3_hook *moved = arena_array(z->b->arena, bigger, sizeof *moved);
+        for (uint32_t i = 0; i < z->hook_count; i++)
+            moved[i] = z->hooks[i];
+        z->hooks = moved;
+        z->hook_capacity = bigger;
+    }
+    z->hooks[z->hook_count++] = *h;
+    z->gather_capacity += (h->demand_elements > 0) + (h->prefetch_elements > 0);
+}
+
+// The host keeps at most EVENTS_MAX older events standing.
+static void push_event(struct step_builder *b, struct event_queue *q, uint32_t task) {
+    if (q->count > EVENTS_MAX) {
+        sim_host_wait(b->sim, q->tasks[0]);
+        for (uint32_t i = 1; i < q->count; i++)
+            q->tasks[i - 1] = q->tasks[i];
+        q->count--;
+    }
+    q->tasks[q->count++] = task;
+}
+
+static double parameter_bytes(const struct zero3_step *z) {
+    return z->b->recipe->quantized_weights ? quantized_weight_bytes : z->b->sizes.gather;
+}
+
+static bool params_on_host(const struct recipe *r) {
+    return r->offload_param != OFFLOAD_NONE;
+}
+
+static void fetch_shards(struct zero3_step *z, double own, uint32_t unit) {
+    struct step_builder *b = z->b;
+    const struct recipe *r = b->recipe;
+    double bytes = own * b->sizes.gather;
+    uint32_t dep = SIM_NONE;
+    if (r->offload_param == OFFLOAD_NVME)
+        dep = step_swap(b, true, bytes, SIM_NONE, false);
+    if (params_on_host(r))
+        step_copy(b, &(struct step_copy){.op = OP_PARAM_H2D,
+                                         .stream = z->gather_stream,
+                                         .to_device = true,
+                                         .host_blocking = true,
+                                         .bytes = bytes,
+                                         .unit = unit,
+                                         .dep = dep});
+}
+
+// Pack own shards, then one coalesced all-gather. hpZ gathers over all ranks only in the first
+// forward after a step, then from the secondary copy inside the group.
+static void issue_gather(struct zero3_step *z, uint64_t elements, uint32_t unit, bool backward) {
+    struct step_builder *b = z->b;
+    const struct recipe *r = b->recipe;
+    uint64_t size = b->shard;
+    if (r->strategy == STRATEGY_ZEROPP && r->hpz && (backward || z->micro > 0))
+        size = r->shard_group;
+    double n = (double)elements / (double)r->tp, own = n / (double)size;
+    fetch_shards(z, own, unit);
+    step_kernel(b, OP_COPY_IN, z->gather_stream, unit, 2 * own * b->sizes.gather);
+    struct step_collective c = {
+        .op = OP_GATHER,
+        .stream = STREAM_COLLECTIVE,
+        .collective = r->all_reduce_for_fetch ? COLLECTIVE_ALL_REDUCE : COLLECTIVE_ALL_GATHER,
+        .group = size == r->world ? GROUP_WORLD : GROUP_SHARD,
+        .dtype = r->quantized_weights ? DTYPE_INT8 : step_dtype_of(b->sizes.gather),
+        .size = size,
+        .stride = r->tp,
+        .payload_bytes = n * parameter_bytes(z),
+        .unit = unit,
+        .dep = b->last[z->gather_stream],
+        .alloc_bytes = n * b->sizes.gather};
+    z->gather_task[z->gather_count] = step_collective(b, &c);
+    z->gather_bytes[z->gather_count++] = n * b->sizes.gather;
+}
+
+// Wait for every gather up to `newest` and build the parameters out of their buffers.
+static void unpack(struct zero3_step *z, int64_t newest, uint32_t unit) {
+    struct step_builder *b = z->b;
+    while ((int64_t)z->gather_unpacked <= newest && z->gather_unpacked < z->gather_count) {
+        uint32_t i = z->gather_unpacked++;
+        step_stream_wait(b, z->gather_stream, z->gather_task[i]);
+        uint32_t id = step_kernel(b, OP_COPY_OUT, z->gather_stream, unit, 2 * z->gather_bytes[i]);
+        push_event(b, &z->fetched, id);
+    }
+}
+
+static void run_hooks(struct zero3_step *z, uint32_t first, uint32_t end) {
+    struct step_builder *b = z->b;
+    for (uint32_t i = first; i < end; i++) {
+        const struct zero3_hook *h = &z->hooks[i];
+        b->hook_s += module_hook_s;
+        z->released += z->live + (double)(h->demand_elements + h->prefetch_elements) -
+                       (double)h->live_elements;
+        z->live = (double)h->live_elements;
+        if (h->demand_elements > 0)
+            issue_gather(z, h->demand_elements, h->unit, h->backward);
+        unpack(z, h->newest_gather, h->unit);
+        if (z->gather_stream != STREAM_COMPUTE)
+            step_stream_wait(b, STREAM_COMPUTE, b->last[z->gather_stream]);
+        if (h->prefetch_elements > 0)
+            issue_gather(z, h->prefetch_elements, h->unit, h->backward);
+    }
+}
+
+// ---- gradients ----------------------------------------------------------------------------------
+
+static void reduce_quantized(struct zero3_step *z, struct step_collective *c) {
+    struct step_builder *b = z->b;
+    const struct recipe *r = b->recipe;
+    uint64_t here = b->ranks_per_node, nodes = r->world / here;
+    c->collective = COLLECTIVE_ALL_TO_ALL;
+    c->dtype = DTYPE_INT4;
+    c->group = GROUP_NODE;
+    c->size = here;
+    c->payload_bytes = z->filled * quantized_gradient_bytes;
+    c->dep = step_collective(b, c);
+    c->size = nodes;
+    c->stride = here;
+    c->group = GROUP_REPLICA;
+    c->payload_bytes /= (double)here;
+    c->dep = step_collective(b, c);
+}
+
+// Optimizer offload: the running sum goes to the host and comes back in every micro-step, and the
+// fp32 gradient leaves at the boundary. docs/method.md §offload.
+static void offload_gradients(struct zero3_step *z, uint32_t unit, uint32_t dep, bool boundary) {
+    struct step_builder *b = z->b;
+    double own = z->filled / (double)b->shard;
+    const double fp32_bytes = 4;
+    struct step_copy c = {.op = z->micro > 0 ? OP_GRAD_H2D : OP_GRAD_D2H,
+                          .stream = z->reduce_stream,
+                          .to_device = z->micro > 0,
+                          .bytes = own * b->sizes.grad,
+                          .unit = unit,
+                          .dep = dep};
+    for (int i = 0; i < 2; i++) { // out then back in the first micro-step, else back then out
+        c.dep = step_copy(b, &c);
+        c.to_device = !c.to_device;
+        c.op = c.to_device ? OP_GRAD_H2D : OP_GRAD_D2H;
+    }
+    c.op = OP_GRAD_D2H;
+    c.to_device = false;
+    c.bytes = own * fp32_bytes;
+    if (boundary)
+        step_copy(b, &c);
+}
+
+static void flush(struct zero3_step *z, uint32_t unit, bool boundary) {
+    struct step_builder *b = z->b;
+    const struct recipe *r = b->recipe;
+    if (z->filled <= 0)
+        return;
+    double bytes = z->filled * b->sizes.reduce;
+    struct step_collective c = {.op = OP_REDUCE,
+                                .stream = STREAM_COLLECTIVE,
+                                .collective = r->reduce_scatter ? COLLECTIVE_REDUCE_SCATTER
+                                                                : COLLECTIVE_ALL_REDUCE,
+                                .group = b->shard == r->world ? GROUP_WORLD : GROUP_SHARD,
+                                .dtype = step_dtype_of(b->sizes.reduce),
+                                .size = b->shard,
+                                .stride = r->tp,
+                                .payload_bytes = bytes,
+                                .unit = unit};
+    // Concatenate, then divide.
+    c.dep = step_kernel(b, OP_GRAD_COPY, z->reduce_stream, unit, 4 * bytes);
+    if (r->quantized_gradients && r->world > b->ranks_per_node)
+        reduce_quantized(z, &c);
+    else
+        c.dep = step_collective(b, &c);
+    if (b->replicas > 1 && boundary) { // MiCS: shards across the replicas, once per step
+        c.op = OP_REPLICA_REDUCE;
+        c.stream = STREAM_REPLICA;
+        c.collective = COLLECTIVE_ALL_REDUCE;
+        c.group = GROUP_REPLICA;
+        c.size = b->replicas;
+        c.stride = b->shard * r->tp;
+        c.payload_bytes = z->filled / (double)b->shard * b->sizes.grad;
+        c.dep = step_collective(b, &c);
+    }
+    step_stream_wait(b, z->reduce_stream, c.dep);
+    uint32_t id = step_kernel(b, OP_GRAD_COPY, z->reduce_stream, unit,
+                              2 * z->filled / (double)b->shard * b->sizes.grad);
+    if (r->offload_optimizer != OFFLOAD_NONE)
+        offload_gradients(z, unit, id, boundary);
+    push_event(b, &z->reduced, b->last[z->reduce_stream]);
+    z->filled = 0;
+}
+
+static void fill(struct zero3_step *z, uint32_t unit, bool boundary) {
+    struct step_builder *b = z->b;
+    const struct step_unit_class *k = &b->classes[b->units[unit].class];
+    if (k->trainable <= 0)
+        return;
+    if (z->reduce_stream != STREAM_COMPUTE)
+        step_stream_wait(b, z->reduce_stream, b->last[STREAM_COMPUTE]);
+    step_kernel(b, OP_GRAD_COPY, z->reduce_stream, unit, 2 * k->trainable * b->sizes.reduce);
+    double bucket = (double)b->recipe->reduce_bucket_elements, share = k->trainable / k->elements;
+    for (size_t i = k->unit->tensor_count; i-- > 0;) {
+        const struct tensor *t = &k->unit->tensors[i];
+        double numel = (double)tensor_numel(t) / (double)b->recipe->tp * share;
+        for (uint64_t copy = 0; copy < t->count; copy++) {
+            if (z->filled + numel > bucket)
+                flush(z, unit, boundary);
+            z->filled += numel;
+        }
+    }
+}
+
+// ---- micro-steps --------------------------------------------------------------------------------
+
+// Elements freed since the last task leave with the next one.
+static void release(struct zero3_step *z) {
+    step_release(z->b, z->released * z->b->sizes.gather / (double)z->b->recipe->tp);
+    z->released = 0;
+}
+
+static uint32_t hooks_of(const struct zero3_step *z, uint32_t from, uint32_t unit, bool backward) {
+    uint32_t i = from;
+    while (i < z->hook_count && z->hooks[i].backward == backward &&
+           (z->hooks[i].unit == unit || z->hooks[i].unit == UINT32_MAX))
+        i++;
+    return i;
+}
+
+static void micro_step(struct zero3_step *z, bool boundary) {
+    struct step_builder *b = z->b;
+    uint32_t hook = 0;
+    z->gather_count = z->gather_unpacked = 0;
+    z->fetched.count = 0;
+    b->phase = STEP_FORWARD;
+    if (z->gather_stream != STREAM_COMPUTE)
+        step_stream_wait(b, z->gather_stream, b->last[STREAM_COMPUTE]);
+    for (uint32_t i = 0; i < b->unit_count; i++) {
+        uint32_t end = hooks_of(z, hook, i, false);
+        run_hooks(z, hook, end);
+        hook = end;
+        release(z);
+        step_compute(b, i, false);
+    }
+    while (hook < z->hook_count && !z->hooks[hook].backward) { // a tied head uses the table again
+        run_hooks(z, hook, hook + 1);
+        hook++;
+    }
+    b->phase = STEP_BACKWARD;
+    for (uint32_t i = b->unit_count; i-- > 0;) {
+        uint32_t end = hooks_of(z, hook, i, true);
+        if (end == hook) // the tied head's hooks carry the embedding's unit
+            end = i + 1 == b->unit_count ? hooks_of(z, hook, 0, true) : hook;
+        run_hooks(z, hook, end);
+        hook = end;
+        release(z);
+        step_compute(b, i, true);
+        fill(z, i, boundary);
+    }
+    z->released += z->live;
+    z->live = 0;
+    release(z);
+    flush(z, 0, boundary);
+    if (z->reduced.count > 0) // the epilogue synchronizes the reduction stream
+        sim_host_wait(b->sim, z->reduced.tasks[z->reduced.count - 1]);
+    step_stream_wait(b, STREAM_COMPUTE, b->last[z->reduce_stream]);
+    z->reduced.count = 0;
+}
+
+bool step_build_zero3(struct step_builder *b, struct err *e) {
+    const struct recipe *r = b->recipe;
+    struct zero3_step z = {
+        .b = b, .gather_stream = STREAM_COMPUTE, .reduce_stream = STREAM_COMPUTE};
+    struct zero3_watch watch = {.hook = remember, .context = &z};
+    struct zero3_traffic traffic;
+    if (recipe_overlaps(r)) {
+        z.gather_stream = STREAM_COPY;
+        z.reduce_stream = STREAM_REDUCE;
+    }
+    if (!zero3_observe(b->model, r, b->arena, &watch, &traffic, e))
+        return false;
+    b->persistent = (double)traffic.persistent_elements;
+    z.gather_task = arena_array(b->arena, z.gather_capacity + 1, sizeof *z.gather_task);
+    z.gather_bytes = arena_array(b->arena, z.gather_capacity + 1, sizeof *z.gather_bytes);
+    for (z.micro = 0; z.micro < r->grad_accum; z.micro++)
+        micro_step(&z, z.micro + 1 == r->grad_accum);
+    return true;
+}
