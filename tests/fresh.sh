@@ -48,9 +48,10 @@ inside() {
     HOME=/root LANG=C.UTF-8 sh -c "cd /shardplan && $1"
 }
 
-debootstrap --variant=minbase --include=ca-certificates "$suite" "$dir" "$mirror" >"$dir.log" 2>&1 ||
-  { tail -n 20 "$dir.log"; exit 1; }
-rm -f "$dir.log"
+log=$(mktemp)
+debootstrap --variant=minbase --include=ca-certificates "$suite" "$dir" "$mirror" >"$log" 2>&1 ||
+  { tail -n 20 "$log"; exit 1; }
+rm -f "$log"
 copy_apt
 mount -t proc proc "$dir/proc"
 mount -t sysfs -o ro sysfs "$dir/sys"

@@ -57,7 +57,7 @@ static void stage12_optimizer(const struct memory_parts *p, struct sums *s) {
 
 static double swap_buffer_bytes(const struct recipe *r, double owned) {
     double group = fmin(owned, (double)r->sub_group_elements);
-    double align = 1024 * (double)(r->aio_threads ? r->aio_threads : 1);
+    double align = (double)UNITS_KIB * (double)(r->aio_threads ? r->aio_threads : 1);
     return ceil(4 * group / align) * align;
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# usage: run.sh [SECONDS [TARGET...]]: build the libFuzzer targets with clang, ASan and UBSan and run
-# each for SECONDS (default 600) from its committed corpus. Findings stay in the build folder.
+# usage: run.sh [SECONDS [TARGET...]]: build the libFuzzer targets with clang, ASan and UBSan and
+# run each for SECONDS (default 600) from its committed corpus. Findings stay in the build folder.
 set -eu
 source_dir=$(cd "$(dirname "$0")/../.." && pwd)
 build=${FUZZ_BUILD:-${TMPDIR:-/tmp}/shardplan-fuzz}
