@@ -121,11 +121,23 @@ static void section_link(struct page *p, const struct results *r, size_t i) {
     html_raw(&p->html, "</a>");
 }
 
+// The first result that names a model or a cluster; else what the first result is.
+static void write_title(struct page *p, const struct results *r) {
+    for (size_t i = 0; i < r->count; i++) {
+        struct view root = view_root(r->items[i].root, p->arena);
+        if (name_of(root, "model") || name_of(root, "cluster")) {
+            page_subject(p, root);
+            return;
+        }
+    }
+    html_text(&p->html, result_titles[r->items[0].kind]);
+}
+
 static void write_answers(struct page *p, const struct results *r) {
     struct html *h = &p->html;
     html_raw(h, "<header><p class=brand>shardplan report</p><h1>");
     if (r->count)
-        page_subject(p, view_root(r->items[0].root, p->arena));
+        write_title(p, r);
     html_raw(h, "</h1>\n<nav aria-label=Sections><ul>");
     for (size_t i = 0; i < r->count; i++) {
         html_raw(h, "<li>");
@@ -136,7 +148,11 @@ static void write_answers(struct page *p, const struct results *r) {
                 "<h2 id=answer-title>The answer</h2>\n");
     for (size_t i = 0; i < r->count; i++) {
         h->file = (int)i;
-        html_raw(h, "<div class=answer>");
+        html_raw(h, r->count > 1 ? "<div class=answer><p class=from>" : "<div class=answer>");
+        if (r->count > 1) {
+            section_link(p, r, i);
+            html_raw(h, "</p>");
+        }
         sections[r->items[i].kind].answer(p, view_root(r->items[i].root, p->arena));
         html_raw(h, "</div>\n");
     }

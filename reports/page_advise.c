@@ -73,9 +73,13 @@ static double value_at(const struct curve *c, double x) {
     return NAN;
 }
 
-// Where two curves meet between their points.
-static size_t crossings(const struct curve *curves, size_t n, struct chart_mark *marks,
-                        size_t limit, struct arena *a) {
+struct meeting {
+    size_t a, b; // curves
+    double x, y;
+};
+
+// Where two curves meet between their points, from the lowest bandwidth up.
+static size_t crossings(const struct curve *curves, size_t n, struct meeting *met, size_t limit) {
     size_t found = 0;
     for (size_t i = 0; i < n; i++)
         for (size_t k = i + 1; k < n; k++)
@@ -86,11 +90,25 @@ static size_t crossings(const struct curve *curves, size_t n, struct chart_mark 
                 if (isnan(before) || isnan(after) || before * after >= 0)
                     continue;
                 double f = before / (before - after);
-                double x = c->x[q - 1] * pow(c->x[q] / c->x[q - 1], f);
-                marks[found++] = (struct chart_mark){x, c->y[q - 1] + f * (c->y[q] - c->y[q - 1]),
-                                                     arena_printf(a, "%.3g Gb/s", x)};
+                struct meeting m = {i, k, c->x[q - 1] * pow(c->x[q] / c->x[q - 1], f),
+                                    c->y[q - 1] + f * (c->y[q] - c->y[q - 1])};
+                size_t at = found++;
+                for (; at > 0 && met[at - 1].x > m.x; at--)
+                    met[at] = met[at - 1];
+                met[at] = m;
             }
     return found;
+}
+
+static const char *crossing_words(const struct curve *curves, const struct meeting *met, size_t n,
+                                  struct arena *a) {
+    const char *text = "";
+    for (size_t i = 0; i < n && i < 3; i++)
+        text = arena_printf(a, "%s%s%.60s meets %.60s at %.3g Gb/s", text, i ? "; " : "",
+                            curves[met[i].a].name, curves[met[i].b].name, met[i].x);
+    if (n == 0)
+        return "The curves do not cross in the range that was looked at";
+    return n > 3 ? arena_printf(a, "%s; and %zu more crossings", text, n - 3) : text;
 }
 
 static double curves_scale(struct curve *curves, size_t n, const char **unit) {
@@ -120,6 +138,7 @@ static void bandwidth_figure(struct page *p, struct view root) {
     struct curve curves[CURVES];
     struct chart_series series[CURVES];
     struct chart_mark marks[6];
+    struct meeting met[6];
     const char *unit;
     struct view array = view_find(root, "curves");
     size_t n = read_curves(array, "bandwidth_bytes_per_s", UNITS_GIGA / 8, curves);
@@ -129,33 +148,13 @@ static void bandwidth_figure(struct page *p, struct view root) {
         return;
     }
     curves_scale(curves, n, &unit);
-    size_t met = crossings(curves, n, marks, 6, p->arena);
+    size_t crossed = crossings(curves, n, met, 6);
+    for (size_t i = 0; i < crossed; i++)
+        marks[i] =
+            (struct chart_mark){met[i].x, met[i].y, arena_printf(p->arena, "%.3g Gb/s", met[i].x)};
     struct plot *plot =
         plot_add(&p->plots, "bandwidth", "Step time against inter-node bandwidth per GPU");
-    plot->alt = met ? arena_printf(p->arena, "%zu crossing%s; the first is at %.3g Gb/s per GPU",
-                                   met, met == 1 ? "" : "s", marks[0].x)
-                    : "The curves do not cross in the range that was looked at";
-    chart_xy(plot,
-             &(struct chart_xy){
-                 .x = {.label = "inter-node bandwidth per GPU (Gb/s)", .log = true},
-                 .y = {.label = arena_printf(p->arena, "step time (%s)", unit), .from_zero = true},
-                 .series = series,
-                 .series_count = curve_series(curves, n, series),
-                 .marks = marks,
-                 .mark_count = met});
-    page_figure(p, plot);
-}
-
-static void scaling_figure(struct page *p, struct view root) {
-    struct curve curves[CURVES];
-    struct chart_series series[CURVES];
-    const char *unit;
-    size_t n = read_curves(view_find(root, "scaling"), "nodes", 1, curves);
-    if (n == 0)
-        return;
-    curves_scale(curves, n, &unit);
-    struct plot *plot = plot_add(&p->plots, "nodes", "Step time against nodes");
-    plot->alt = arena_printf(p->arena, "%zu plan%s over the number of nodes", n, n == 1 ? "" : "s");
+    plot->alt = crossing_words(curves, met, crossed, p->arena);
     chart_xy(plot, &(struct chart_xy){.x = {.label = "nodes", .kind = AXIS_COUNT, .log = true},
                                       .y = {.label = arena_printf(p->arena, "step time (%s)", unit),
                                             .from_zero = true},

@@ -19,7 +19,9 @@ static const char *offload_words(struct view plan, struct arena *a) {
 }
 
 static const char *strategy_label(struct view plan) {
-    const char *strategy = view_string(plan, "strategy");
+    const char *strategy = view_string(plan, "strategy"), *title = view_string(plan, "title");
+    if (title && *title)
+        return arena_printf(plan.arena, "%.120s", title);
     const char *name = strategy ? strategy : view_string(plan, "recipe.strategy");
     if (!name)
         name = view_string(plan, "name");

@@ -80,7 +80,7 @@ static bool unit_text(char *text, size_t size, const char *key, double v) {
         snprintf(text, size, "%.4g TFLOP", v / UNITS_TERA);
     else if (strstr(key, "bytes_per_s"))
         units_format_rate(text, size, v);
-    else if (strstr(key, "bytes"))
+    else if (strstr(key, "bytes") && !strstr(key, "ratio"))
         bytes_text(text, size, v);
     else if (ends_with(key, "_s") && !strstr(key, "_per_s"))
         units_format_seconds(text, size, v);
@@ -148,7 +148,7 @@ void show_label(struct html *h, const char *key) {
     (void)length;
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
         if (ends_with(label, units[i]) && strlen(label) > strlen(units[i]) &&
-            !ends_with(label, "per_s")) {
+            (i < 2 || !ends_with(label, "per_s"))) {
             label[strlen(label) - strlen(units[i])] = '\0';
             break;
         }

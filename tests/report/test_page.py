@@ -48,7 +48,8 @@ OVERLAPS = r"""
   for (const svg of document.querySelectorAll('svg.plot')) {
     if (!svg.getClientRects().length) continue;
     const f = svg.getBoundingClientRect(), name = svg.closest('figure').id;
-    const texts = [...svg.querySelectorAll('text')].filter(t => t.textContent.trim());
+    const texts = [...svg.querySelectorAll('text')].filter(t => t.textContent.trim() &&
+      !/rotate\(-?45/.test(t.parentElement.getAttribute('transform')));  // boxes of those meet
     const boxes = texts.map(t => [t.textContent.trim(), t.getBoundingClientRect()]);
     boxes.forEach(([text, r], i) => {
       if (r.left < f.left - 1 || r.right > f.right + 1 || r.top < f.top - 1 ||
