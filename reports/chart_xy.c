@@ -33,6 +33,8 @@ static size_t fit_axes(struct chart_xy *c) {
             points++;
             extent(&box[0], &box[1], x);
             extent(&box[2], &box[3], y);
+            if (c->series[s].high && c->series[s].high[i] < 1.3 * box[3])
+                extent(&box[2], &box[3], c->series[s].high[i]);
         }
     if (c->x.low == c->x.high)
         axis_fit(&c->x, box[0], box[1]);

@@ -17,7 +17,7 @@ const char *const result_titles[] = {
     [RESULT_CHECK] = "Configuration check",
     [RESULT_EXPLAIN] = "Explanation of a log",
     [RESULT_MEASUREMENT] = "Measurements",
-    [RESULT_FIT] = "Fit",
+    [RESULT_FIT] = "Fitted cluster",
     [RESULT_REHEARSE] = "Rehearsal",
     [RESULT_VALIDATE] = "Validation",
     [RESULT_OTHER] = "Other file",
@@ -39,6 +39,7 @@ static enum result_kind kind_of(const cJSON *root) {
         {"shardplan.explain/", RESULT_EXPLAIN},
         {"shardplan.measurement/", RESULT_MEASUREMENT},
         {"shardplan.fit/", RESULT_FIT},
+        {"shardplan.cluster/", RESULT_FIT},
         {"shardplan.rehearse/", RESULT_REHEARSE},
         {"shardplan.validate/", RESULT_VALIDATE},
     };

@@ -161,6 +161,7 @@ static void write_answers(struct page *p, const struct results *r) {
 
 void page_write(struct page *p, const struct results *r) {
     struct html *h = &p->html;
+    p->results = r;
     write_head(p, r);
     write_answers(p, r);
     for (size_t i = 0; i < r->count; i++) {

@@ -12,6 +12,7 @@ struct page {
     struct html html;
     struct plot_set plots;
     struct arena *arena;
+    const struct results *results; // all files given, for sections that draw on another one
 };
 
 // Writers of one kind of result. `answer` is a few sentences for the top of the page; `body` is

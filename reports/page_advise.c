@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define CURVES 8
+#define CROSSINGS 6
 
 void page_advise_answer(struct page *p, struct view root) {
     struct html *h = &p->html;
@@ -137,24 +138,48 @@ static size_t curve_series(const struct curve *curves, size_t n, struct chart_se
 static void bandwidth_figure(struct page *p, struct view root) {
     struct curve curves[CURVES];
     struct chart_series series[CURVES];
-    struct chart_mark marks[6];
-    struct meeting met[6];
+    struct chart_mark marks[CROSSINGS];
+    struct meeting met[CROSSINGS];
     const char *unit;
-    struct view array = view_find(root, "curves");
-    size_t n = read_curves(array, "bandwidth_bytes_per_s", UNITS_GIGA / 8, curves);
+    size_t n =
+        read_curves(view_find(root, "curves"), "bandwidth_bytes_per_s", UNITS_GIGA / 8, curves);
     if (n == 0) {
         html_raw(&p->html,
                  "<p class=missing>The file holds no curve of step time against bandwidth.</p>\n");
         return;
     }
     curves_scale(curves, n, &unit);
-    size_t crossed = crossings(curves, n, met, 6);
+    size_t crossed = crossings(curves, n, met, CROSSINGS);
     for (size_t i = 0; i < crossed; i++)
         marks[i] =
             (struct chart_mark){met[i].x, met[i].y, arena_printf(p->arena, "%.3g Gb/s", met[i].x)};
     struct plot *plot =
         plot_add(&p->plots, "bandwidth", "Step time against inter-node bandwidth per GPU");
     plot->alt = crossing_words(curves, met, crossed, p->arena);
+    chart_xy(plot,
+             &(struct chart_xy){
+                 .x = {.label = "inter-node bandwidth per GPU (Gb/s)", .log = true},
+                 .y = {.label = arena_printf(p->arena, "step time (%s)", unit), .from_zero = true},
+                 .series = series,
+                 .series_count = curve_series(curves, n, series),
+                 .marks = marks,
+                 .mark_count = crossed});
+    page_figure(p, plot);
+}
+
+static void scaling_figure(struct page *p, struct view root) {
+    struct curve curves[CURVES];
+    struct chart_series series[CURVES];
+    const char *unit;
+    size_t n = read_curves(view_find(root, "scaling"), "nodes", 1, curves);
+    if (n == 0)
+        return;
+    curves_scale(curves, n, &unit);
+    struct plot *plot = plot_add(&p->plots, "nodes", "Step time against nodes");
+    const struct curve *c = &curves[0];
+    size_t last = c->count ? c->count - 1 : 0;
+    plot->alt = arena_printf(p->arena, "%.60s goes from %.3g %s on %.0f nodes to %.3g %s on %.0f",
+                             c->name, c->y[0], unit, c->x[0], c->y[last], unit, c->x[last]);
     chart_xy(plot, &(struct chart_xy){.x = {.label = "nodes", .kind = AXIS_COUNT, .log = true},
                                       .y = {.label = arena_printf(p->arena, "step time (%s)", unit),
                                             .from_zero = true},

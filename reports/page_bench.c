@@ -3,6 +3,7 @@
 #include "chart.h"
 #include "page.h"
 
+#include "base/kinds.h"
 #include "base/units.h"
 
 #include <math.h>
@@ -76,8 +77,15 @@ static bool is_collective(const cJSON *r) {
     return false;
 }
 
+// Two names as bench's tournament writes them: "group": "0,1".
+static bool is_pair_group(const cJSON *r) {
+    const char *kind = view_item_string(r, "kind"), *group = view_item_string(r, "group");
+    const char *comma = group ? strchr(group, ',') : NULL;
+    return kind && strcmp(kind, "send_recv") == 0 && comma && !strchr(comma + 1, ',');
+}
+
 static bool is_pair(const cJSON *r) {
-    return cJSON_GetObjectItemCaseSensitive(r, "pair") != NULL ||
+    return is_pair_group(r) || cJSON_GetObjectItemCaseSensitive(r, "pair") != NULL ||
            (view_item_string(r, "from") && view_item_string(r, "to"));
 }
 
@@ -140,6 +148,50 @@ static const char *curves_alt(struct page *p, const struct curve *curves, size_t
                         curve_name(&curves[at], p->arena), show_format(bytes, "_bytes", size));
 }
 
+// A figure of a cluster file: a number, or {"value": …}.
+static double figure_of(const cJSON *object, const char *key) {
+    double v = view_item_number(object, key);
+    return isnan(v) ? view_item_number(cJSON_GetObjectItemCaseSensitive(object, key), "value") : v;
+}
+
+// The fitted law of one measured curve: t = latency + sent / rate * (1 + half / payload).
+static bool fitted_curve(struct page *p, const cJSON *fit, const struct curve *c,
+                         struct chart_series *out) {
+    enum { POINTS = 60 };
+    enum collective kind;
+    const char *name = view_item_string(fit, "collective");
+    double latency = figure_of(fit, "latency_s"), rate = figure_of(fit, "busbw_bytes_per_s");
+    double half = figure_of(fit, "half_bytes");
+    if (!name || !same_word(name, c->kind) || view_item_number(fit, "ranks") != c->ranks ||
+        !(rate > 0) || isnan(latency) || !collective_find(name, &kind))
+        return false;
+    double *x = arena_array(p->arena, 2 * POINTS, sizeof *x), *y = x + POINTS;
+    for (size_t i = 0; i < POINTS; i++) {
+        x[i] = c->x[0] * pow(c->x[c->count - 1] / c->x[0], (double)i / (POINTS - 1));
+        double sent = collective_sent_bytes(kind, x[i], (uint64_t)c->ranks);
+        double t = latency + sent / rate * (1 + (half > 0 ? half / x[i] : 0));
+        y[i] = x[i] / t * collective_bus_factor(kind, (uint64_t)c->ranks) / UNITS_GIGA;
+    }
+    *out = (struct chart_series){"", CHART_DASHED, PLOT_TEXT, x, y, NULL, NULL, POINTS};
+    return true;
+}
+
+// Fits of any cluster file that was given together with the measurement.
+static size_t fitted_lines(struct page *p, const struct curve *curves, size_t curve_count,
+                           struct chart_series *series, size_t n) {
+    size_t before = n;
+    for (size_t i = 0; i < p->results->count; i++) {
+        const cJSON *fits = cJSON_GetObjectItemCaseSensitive(p->results->items[i].root, "fits");
+        for (const cJSON *f = cJSON_IsArray(fits) ? fits->child : NULL; f; f = f->next)
+            for (size_t k = 0; k < curve_count && n < CHART_SERIES; k++)
+                if (fitted_curve(p, f, &curves[k], &series[n])) {
+                    series[n].name = n == before ? "fitted" : "";
+                    series[n++].colour = series[k].colour;
+                }
+    }
+    return n;
+}
+
 // Model and line rate, where the file carries them: models[]{name,points[]{payload_bytes,
 // busbw_bytes_per_s}} and line_rate_bytes_per_s.
 static size_t reference_lines(struct page *p, struct view root, struct chart_series *series,
@@ -178,27 +230,24 @@ static void rate_figure(struct page *p, struct view root, bool collectives) {
     struct chart_series series[CHART_SERIES];
     size_t n = collect(view_find(root, "results"), collectives, curves), drawn = 0;
     double range[2] = {INFINITY, 0};
+    bool banded = n <= 4; // more bands than that hide one another
     if (n == 0)
         return;
     for (size_t i = 0; i < n; i++) {
         struct curve *c = &curves[i];
         range[0] = fmin(range[0], c->x[0]);
         range[1] = fmax(range[1], c->x[c->count - 1]);
-        series[drawn++] = (struct chart_series){curve_name(c, p->arena),
-                                                CHART_LINE_POINTS,
-                                                colours[i],
-                                                c->x,
-                                                c->y,
-                                                c->low,
-                                                c->high,
-                                                c->count};
+        series[drawn++] = (struct chart_series){
+            curve_name(c, p->arena), CHART_LINE_POINTS,       colours[i], c->x, c->y,
+            banded ? c->low : NULL,  banded ? c->high : NULL, c->count};
     }
     if (collectives)
-        drawn = reference_lines(p, root, series, drawn, range);
-    struct plot *plot =
-        plot_add(&p->plots, collectives ? "busbw" : "rates",
-                 collectives ? "Bus bandwidth against size (band: 5th to 95th percentile)"
-                             : "Copy and storage rate against size");
+        drawn = reference_lines(p, root, series, fitted_lines(p, curves, n, series, drawn), range);
+    struct plot *plot = plot_add(
+        &p->plots, collectives ? "busbw" : "rates",
+        collectives ? banded ? "Bus bandwidth against size, with the 5th to 95th percentile"
+                             : "Bus bandwidth against size"
+                    : "Copy and storage rate against size");
     plot->alt = curves_alt(p, curves, n);
     chart_xy(plot, &(struct chart_xy){
                        .x = {.label = collectives ? "total array (bytes)" : "block (bytes)",
@@ -222,6 +271,11 @@ static size_t name_index(const char **names, size_t *n, const char *name) {
 }
 
 static const char *end_of_pair(const cJSON *r, const char *key, int index, struct arena *a) {
+    const char *group = view_item_string(r, "group");
+    if (is_pair_group(r)) {
+        const char *comma = strchr(group, ',');
+        return index ? comma + 1 : arena_printf(a, "%.*s", (int)(comma - group), group);
+    }
     const cJSON *pair = cJSON_GetObjectItemCaseSensitive(r, "pair");
     const cJSON *end = cJSON_IsArray(pair) ? cJSON_GetArrayItem(pair, index) : NULL;
     if (!end)
@@ -253,6 +307,9 @@ static void heat_map(struct page *p, struct view results) {
     }
     if (n < 2)
         return;
+    for (size_t i = 0; i < n * n; i++) // a tournament measures a pair once, in both directions
+        if (isnan(values[i]))
+            values[i] = values[i % n * n + i / n];
     for (size_t i = 0; i < n * n; i++)
         if (values[i] < least) {
             least = values[i];
@@ -269,9 +326,11 @@ static void heat_map(struct page *p, struct view results) {
 void page_bench_answer(struct page *p, struct view root) {
     struct view results = view_find(root, "results");
     struct html *h = &p->html;
-    size_t errors = 0;
-    for (const cJSON *r = view_first(results); r; r = r->next)
+    size_t errors = 0, crowded = 0;
+    for (const cJSON *r = view_first(results); r; r = r->next) {
         errors += view_item_number(r, "errors") > 0;
+        crowded += cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(r, "oversubscribed"));
+    }
     html_printf(h, "<p class=headline>%zu measurements", view_count(results));
     if (view_string(root, "host.name") || view_string(root, "host.hostname")) {
         html_raw(h, " on ");
@@ -282,6 +341,11 @@ void page_bench_answer(struct page *p, struct view root) {
         html_printf(h, "; %zu moved wrong data.</p>\n", errors);
     else
         html_raw(h, "; every transfer that was checked arrived right.</p>\n");
+    if (crowded)
+        html_printf(h,
+                    "<p>%zu of them ran more ranks than the machine has processors: they tell "
+                    "nothing about a network.</p>\n",
+                    crowded);
 }
 
 void page_bench_body(struct page *p, struct view root) {
@@ -296,13 +360,14 @@ void page_bench_body(struct page *p, struct view root) {
                                                  {"p95_s", "95th perc."},
                                                  {"algbw_bytes_per_s", "Alg. rate"},
                                                  {"busbw_bytes_per_s", "Bus rate"},
-                                                 {"errors", "Errors"}};
+                                                 {"errors", "Errors"},
+                                                 {"oversubscribed", "More ranks than cores"}};
     struct view results = view_find(root, "results");
     rate_figure(p, root, true);
     rate_figure(p, root, false);
     heat_map(p, results);
     if (view_count(results))
-        show_rows(&p->html, results, &(struct show_table){"Results", columns, 11, 400, NULL});
+        show_rows(&p->html, results, &(struct show_table){"Results", columns, 12, 400, NULL});
     else
         html_raw(&p->html, "<p class=missing>The file holds no result.</p>\n");
     show_rest(&p->html, root, handled);

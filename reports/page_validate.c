@@ -223,13 +223,20 @@ void page_confirm_body(struct page *p, struct view root) {
 }
 
 void page_fit_answer(struct page *p, struct view root) {
+    struct html *h = &p->html;
     struct view fits = first_array(root, "fits|coefficients|results");
-    html_printf(&p->html, "<p class=headline>%zu laws were fitted to the measurements.</p>\n",
-                view_count(fits));
+    html_printf(h, "<p class=headline>%zu laws fitted to measurements", view_count(fits));
+    if (view_string(root, "name")) {
+        html_raw(h, " of ");
+        html_user(h, view_string(root, "name"));
+    }
+    html_raw(h, ".</p>\n");
+    if (view_count(fits) == 0)
+        html_raw(h, "<p class=note>Nothing in this file was fitted.</p>\n");
 }
 
 void page_fit_body(struct page *p, struct view root) {
-    static const char *const handled[] = {"schema", "command", "residuals", NULL};
+    static const char *const handled[] = {"schema", "command", "residuals", "fits", "points", NULL};
     struct view residuals = first_array(root, "residuals|points");
     seconds_figure(p, residuals, "fit", "The fit: measured against fitted");
     if (view_count(residuals))
