@@ -80,21 +80,20 @@ void volume_add(struct volume_parts *v, const struct volume_entry *t) {
                           .what = t->what};
 }
 
-void volume_copy(struct volume_parts *v, const char *phase, const char *what,
-                 enum transfer_kind kind, double count, double bytes) {
-    if (bytes <= 0)
+void volume_copy(struct volume_parts *v, const struct volume_copy *copy) {
+    if (copy->bytes <= 0)
         return;
-    bool nvme = kind == TRANSFER_NVME_READ || kind == TRANSFER_NVME_WRITE;
-    *next_transfer(v->out) = (struct transfer){.phase = phase,
-                                               .kind = kind,
+    bool nvme = copy->kind == TRANSFER_NVME_READ || copy->kind == TRANSFER_NVME_WRITE;
+    *next_transfer(v->out) = (struct transfer){.phase = copy->phase,
+                                               .kind = copy->kind,
                                                .dtype = v->memory.recipe->param_dtype,
                                                .group = GROUP_HOST,
                                                .group_size = 1,
-                                               .count = (uint64_t)(count + 0.5),
-                                               .payload_bytes = bytes,
-                                               .sent_bytes = bytes,
+                                               .count = (uint64_t)(copy->count + 0.5),
+                                               .payload_bytes = copy->bytes,
+                                               .sent_bytes = copy->bytes,
                                                .link = nvme ? LINK_NVME : LINK_PCIE,
-                                               .what = what};
+                                               .what = copy->what};
 }
 
 static void sum_collective(struct volume *v, const struct transfer *t) {

@@ -15,12 +15,15 @@ static void stage12_copies(struct volume_parts *v, double n) {
     double b = p->parameter_bytes, g = v->accumulate, buckets = 1;
     if (p->recipe->strategy == STRATEGY_ZERO2 && g > 1) {
         // Every micro-step adds to a 16-bit accumulation buffer in host memory.
-        volume_copy(v, "backward", "accumulated gradients", TRANSFER_D2H, g, g * b * n);
-        volume_copy(v, "backward", "accumulated gradients", TRANSFER_H2D, g - 1, (g - 1) * b * n);
+        volume_copy(v, &(struct volume_copy){"backward", "accumulated gradients", TRANSFER_D2H, g,
+                                             g * b * n});
+        volume_copy(v, &(struct volume_copy){"backward", "accumulated gradients", TRANSFER_H2D,
+                                             g - 1, (g - 1) * b * n});
     }
     buckets = (double)volume_bucket_count(p->model, (double)p->recipe->reduce_bucket_elements);
-    volume_copy(v, "backward", "fp32 gradients", TRANSFER_D2H, buckets, 4 * n);
-    volume_copy(v, "step", "updated parameters", TRANSFER_H2D, 1, b * n);
+    volume_copy(v,
+                &(struct volume_copy){"backward", "fp32 gradients", TRANSFER_D2H, buckets, 4 * n});
+    volume_copy(v, &(struct volume_copy){"step", "updated parameters", TRANSFER_H2D, 1, b * n});
 }
 
 static void stage3_copies(struct volume_parts *v, double n) {
@@ -30,19 +33,24 @@ static void stage3_copies(struct volume_parts *v, double n) {
     double groups = ceil(n / (double)(r->sub_group_elements ? r->sub_group_elements : 1));
     double buckets = (double)volume_bucket_count(p->model, (double)r->reduce_bucket_elements);
     // The first micro-step writes the host buffer and reads it back; later ones read, add, write.
-    volume_copy(v, "backward", "accumulated gradients", TRANSFER_D2H, g * buckets,
-                g * accumulate * n);
-    volume_copy(v, "backward", "accumulated gradients", TRANSFER_H2D, g * buckets,
-                g * accumulate * n);
-    volume_copy(v, "backward", "fp32 gradients", TRANSFER_D2H, buckets, 4 * n);
+    volume_copy(v, &(struct volume_copy){"backward", "accumulated gradients", TRANSFER_D2H,
+                                         g * buckets, g * accumulate * n});
+    volume_copy(v, &(struct volume_copy){"backward", "accumulated gradients", TRANSFER_H2D,
+                                         g * buckets, g * accumulate * n});
+    volume_copy(v,
+                &(struct volume_copy){"backward", "fp32 gradients", TRANSFER_D2H, buckets, 4 * n});
     if (r->offload_param == OFFLOAD_NONE)
-        volume_copy(v, "step", "updated parameters", TRANSFER_H2D, groups, p->parameter_bytes * n);
+        volume_copy(v, &(struct volume_copy){"step", "updated parameters", TRANSFER_H2D, groups,
+                                             p->parameter_bytes * n});
     if (r->offload_optimizer != OFFLOAD_NVME)
         return;
     double states = memory_state_bytes(r) + 4; // master, m and v
-    volume_copy(v, "backward", "gradients", TRANSFER_NVME_WRITE, groups, 4 * n);
-    volume_copy(v, "step", "optimizer states", TRANSFER_NVME_READ, groups, (states + 4) * n);
-    volume_copy(v, "step", "optimizer states", TRANSFER_NVME_WRITE, groups, states * n);
+    volume_copy(v,
+                &(struct volume_copy){"backward", "gradients", TRANSFER_NVME_WRITE, groups, 4 * n});
+    volume_copy(v, &(struct volume_copy){"step", "optimizer states", TRANSFER_NVME_READ, groups,
+                                         (states + 4) * n});
+    volume_copy(v, &(struct volume_copy){"step", "optimizer states", TRANSFER_NVME_WRITE, groups,
+                                         states * n});
 }
 
 static void stage3_parameter_copies(struct volume_parts *v) {
@@ -52,16 +60,20 @@ static void stage3_parameter_copies(struct volume_parts *v) {
     double forward = g * b * (double)p->zero3.forward_elements / ranks;
     double backward = g * b * (double)p->zero3.backward_elements / ranks;
     double calls = (double)p->zero3.forward_calls, all = (double)p->zero3.calls;
-    volume_copy(v, "forward", "parameters", TRANSFER_H2D, g * calls, forward);
-    volume_copy(v, "backward", "parameters", TRANSFER_H2D, g * (all - calls), backward);
+    volume_copy(v,
+                &(struct volume_copy){"forward", "parameters", TRANSFER_H2D, g * calls, forward});
+    volume_copy(v, &(struct volume_copy){"backward", "parameters", TRANSFER_H2D, g * (all - calls),
+                                         backward});
     double n = p->sizes.sharded + p->sizes.sharded_frozen;
     if (r->offload_param != OFFLOAD_NVME || n <= 0)
         return;
     double outside = fmax(0, n - (double)r->max_in_cpu_elements) / n;
-    volume_copy(v, "forward", "parameters", TRANSFER_NVME_READ, g * calls, outside * forward);
-    volume_copy(v, "backward", "parameters", TRANSFER_NVME_READ, g * (all - calls),
-                outside * backward);
-    volume_copy(v, "step", "updated parameters", TRANSFER_NVME_WRITE, 1, outside * b * n);
+    volume_copy(v, &(struct volume_copy){"forward", "parameters", TRANSFER_NVME_READ, g * calls,
+                                         outside * forward});
+    volume_copy(v, &(struct volume_copy){"backward", "parameters", TRANSFER_NVME_READ,
+                                         g * (all - calls), outside * backward});
+    volume_copy(v, &(struct volume_copy){"step", "updated parameters", TRANSFER_NVME_WRITE, 1,
+                                         outside * b * n});
 }
 
 // FSDP moves the stored type and casts on the GPU; its root is not fetched again for backward.
@@ -73,11 +85,13 @@ static void fsdp_copies(struct volume_parts *v) {
     if (!p->recipe->reshard_root && p->recipe->wrap != WRAP_MODEL)
         kept = s->root / (s->trainable + s->frozen);
     bool once = volume_textbook_multiple(p->recipe) < 3;
-    volume_copy(v, "forward", "parameters", TRANSFER_H2D, g * units, g * pass);
+    volume_copy(v,
+                &(struct volume_copy){"forward", "parameters", TRANSFER_H2D, g * units, g * pass});
     if (!once)
-        volume_copy(v, "backward", "parameters", TRANSFER_H2D, g * units, g * pass * (1 - kept));
-    volume_copy(v, "backward", "gradients", TRANSFER_D2H, v->syncs * units,
-                v->syncs * p->parameter_bytes * s->sharded);
+        volume_copy(v, &(struct volume_copy){"backward", "parameters", TRANSFER_H2D, g * units,
+                                             g * pass * (1 - kept)});
+    volume_copy(v, &(struct volume_copy){"backward", "gradients", TRANSFER_D2H, v->syncs * units,
+                                         v->syncs * p->parameter_bytes * s->sharded});
 }
 
 void volume_offload(struct volume_parts *v) {

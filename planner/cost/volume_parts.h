@@ -26,8 +26,13 @@ struct volume_entry {
 };
 
 void volume_add(struct volume_parts *v, const struct volume_entry *t);
-void volume_copy(struct volume_parts *v, const char *phase, const char *what,
-                 enum transfer_kind kind, double count, double bytes);
+
+struct volume_copy {
+    const char *phase, *what;
+    enum transfer_kind kind; // to or from the host, or NVMe
+    double count, bytes;     // both over the whole optimizer step, by one GPU
+};
+void volume_copy(struct volume_parts *v, const struct volume_copy *copy); // none of 0 bytes
 void volume_deepspeed(struct volume_parts *v); // stages 1, 2, 3, MiCS, ZeRO++
 void volume_torch(struct volume_parts *v);     // DDP, FSDP1, FSDP2, Megatron's DDP
 void volume_offload(struct volume_parts *v);

@@ -15,7 +15,7 @@ CODE_DIRS = ("planner", "bench", "reports", "kernels", "tests")
 CODE_SUFFIXES = {".c", ".h", ".cu", ".cuh"}
 SPDX_SUFFIXES = CODE_SUFFIXES | {".py", ".sh", ".build"}
 WIDE_SUFFIXES = SPDX_SUFFIXES | {".txt"}
-FUNCTION_LINES, SOURCE_LINES, HEADER_LINES, PARAMETERS, COLUMNS = 60, 600, 200, 5, 100
+FUNCTION_LINES, SOURCE_LINES, HEADER_LINES, PARAMETERS, COLUMNS = 60, 600, 250, 5, 100
 TEST_FUNCTION_LINES = 100  # a test holds its table of cases
 
 # What each folder may include besides its own headers and the system's.
