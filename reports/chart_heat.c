@@ -92,10 +92,9 @@ void chart_heat(struct plot *p, const struct chart_heat *h) {
     fprintf(p->common,
             "set xlabel \"%s\"\nset ylabel \"%s\"\nset style fill solid 1 noborder\nunset key\n",
             h->x_label, h->y_label);
-    fprintf(p->common, "set xtics %s scale 0\nset ytics scale 0\n",
-            longest * h->size > 64 ? "rotate by 45 right" : "norotate");
-    if (longest > 3)
-        fputs("set xtics rotate by 45 right\n", p->narrow);
+    fputs("set xtics scale 0\nset ytics scale 0\n", p->common);
+    fprintf(p->wide, "set xtics %s\n", longest * h->size > 64 ? "rotate by 45 right" : "norotate");
+    fprintf(p->narrow, "set xtics %s\n", longest > 3 ? "rotate by 45 right" : "norotate");
     fprintf(p->wide, "set lmargin at screen 0.18\nset rmargin at screen 0.72\n");
     fprintf(p->narrow, "set lmargin at screen 0.25\nset rmargin at screen 0.76\n");
 }

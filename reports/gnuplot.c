@@ -79,17 +79,21 @@ static char *read_text(const char *path) {
     return text;
 }
 
+static bool is_whole(const char *svg) {
+    return svg && strstr(svg, "</svg>");
+}
+
+// The PNG comes last in a script: a gnuplot that cannot write PNG still gives the page its
+// pictures.
 static void collect(struct plot *p, const struct place *at, int status) {
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-        p->trouble = WIFEXITED(status) && WEXITSTATUS(status) == 127
-                         ? "gnuplot was not found (install gnuplot-nox)"
-                         : "gnuplot failed; run the script in plots/ to see why";
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
+        p->trouble = "gnuplot was not found (install gnuplot-nox)";
         return;
     }
     p->wide_svg = read_text(path_of(at, p, ".svg"));
     p->narrow_svg = read_text(path_of(at, p, "-narrow.svg"));
-    if (!p->wide_svg || !p->narrow_svg)
-        p->trouble = "gnuplot wrote no picture; run the script in plots/ to see why";
+    if (!is_whole(p->wide_svg) || !is_whole(p->narrow_svg))
+        p->trouble = "gnuplot failed; run the script in plots/ to see why";
 }
 
 // Wait for any running job; kill one that has run out of patience.

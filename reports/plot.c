@@ -175,15 +175,16 @@ char *plot_script(const struct plot *p) {
                 "\nnarrow = 0\nset terminal svg size %d,%d font \"sans-serif,14\" noenhanced\n"
                 "set output '%s.svg'\n%s%s\n",
                 PLOT_WIDE, p->height, p->name, p->wide_text, p->draw_text);
-    html_printf(
-        &out,
-        "\nset terminal pngcairo size %d,%d font \"sans-serif,14\" fontscale 1.125 linewidth "
-        "1.5 pointscale 1.5 noenhanced background \"#ffffff\"\nset output '%s.png'\nreplot\n",
-        PLOT_WIDE * 3 / 2, p->height * 3 / 2, p->name);
     html_printf(&out,
                 "\nnarrow = 1\nset terminal svg size %d,%d font \"sans-serif,12\" noenhanced\n"
-                "set output '%s-narrow.svg'\n%sreplot\nset output\n",
+                "set output '%s-narrow.svg'\n%sreplot\n",
                 PLOT_NARROW, p->narrow_height, p->name, p->narrow_text);
+    html_printf(&out,
+                "\nnarrow = 0\nset terminal pngcairo size %d,%d font \"sans-serif,14\" fontscale "
+                "1.125 linewidth "
+                "1.5 pointscale 1.5 noenhanced background \"#ffffff\"\nset output "
+                "'%s.png'\n%sreplot\nset output\n",
+                PLOT_WIDE * 3 / 2, p->height * 3 / 2, p->name, p->wide_text);
     html_finish(&out);
     return out.text;
 }
