@@ -48,10 +48,15 @@ static enum step_cost_kind kind_of(const struct step_builder *b, const struct st
     return COST_INTRA;
 }
 
+// `task` is what was waited for; SIM_NONE: the host.
 static void charge(struct accounting *a, enum step_cost_kind kind, uint32_t task, double seconds) {
     if (!(seconds > 0))
         return;
+    enum step_phase phase = a->phase;
+    if (task != SIM_NONE && a->b->meta[task].phase != phase)
+        phase = (enum step_phase)a->b->meta[task].phase; // backward's last reductions are its own
     a->out->by_kind[kind] += seconds;
+    a->out->by_phase[phase] += seconds;
     const struct step_meta none = {.op = OP_STEP_HOST};
     const struct step_meta *m = task == SIM_NONE || kind == COST_HOST ? &none : &a->b->meta[task];
     if (task != SIM_NONE && kind != COST_HOST) {
@@ -60,7 +65,7 @@ static void charge(struct accounting *a, enum step_cost_kind kind, uint32_t task
     }
     for (uint32_t i = 0; i < a->bucket_count; i++) {
         struct bucket *at = &a->buckets[i];
-        if (at->phase == a->phase && at->kind == kind && at->op == m->op &&
+        if (at->phase == phase && at->kind == kind && at->op == m->op &&
             at->collective == m->collective && at->spans_nodes == m->spans_nodes) {
             at->seconds += seconds;
             return;
@@ -68,7 +73,7 @@ static void charge(struct accounting *a, enum step_cost_kind kind, uint32_t task
     }
     if (a->bucket_count < BUCKETS_MAX)
         a->buckets[a->bucket_count++] = (struct bucket){
-            a->phase, kind, (enum step_op)m->op, m->collective, m->spans_nodes, seconds};
+            phase, kind, (enum step_op)m->op, m->collective, m->spans_nodes, seconds};
 }
 
 // Explain (from, to], the time before `task` could start, walking back over what held it.
@@ -97,7 +102,9 @@ static void account_task(struct accounting *a, uint32_t task) {
     const struct step_meta *m = &a->b->meta[task];
     double took_s = a->r->finish_s[task] - a->r->start_s[task];
     double late_s = took_s - m->exact_s;
-    a->out->by_kind[COST_COMPUTE] += fmin(took_s, m->exact_s);
+    double own_s = fmin(took_s, m->exact_s);
+    a->out->by_kind[COST_COMPUTE] += own_s;
+    a->out->by_phase[a->phase] += own_s;
     if (late_s <= 0)
         return;
     double host_s = a->r->issued_s[task] + sim_task_issue_s(a->b->sim, task) -
@@ -108,6 +115,7 @@ static void account_task(struct accounting *a, uint32_t task) {
         late_s -= host_s;
     }
     a->out->by_kind[COST_COMPUTE] += late_s;
+    a->out->by_phase[a->phase] += late_s;
     a->out->contention_s += late_s;
 }
 
@@ -121,16 +129,13 @@ static void account_compute(struct accounting *a) {
         if (sim_task_stream(b->sim, i) != STREAM_COMPUTE)
             continue;
         a->phase = b->meta[i].phase;
-        double before_s = at_s;
         explain(a, i, at_s, a->r->start_s[i]);
         account_task(a, i);
         at_s = a->r->finish_s[i];
-        a->out->by_phase[a->phase] += at_s - before_s;
     }
     if (count == 0 || a->r->end_s <= at_s)
         return;
     a->phase = b->meta[final].phase;
-    a->out->by_phase[a->phase] += a->r->end_s - at_s;
     double begin_s = fmax(a->r->start_s[final], at_s);
     charge(a, kind_of(b, &b->meta[final]), final, a->r->finish_s[final] - begin_s);
     explain(a, final, at_s, begin_s);

@@ -15,7 +15,7 @@ struct fsdp1 {
     bool *issued;                     // all-gather on its way
     uint32_t frees[INFLIGHT_MAX + 1]; // compute tasks after which a unit was freed, oldest first
     uint32_t free_count;
-    uint32_t final;
+    uint32_t last_gather, final;
     bool sync;
 };
 
@@ -72,7 +72,7 @@ static void unshard(struct fsdp1 *f, uint32_t group) {
                                 .unit = g->first,
                                 .dep = b->last[STREAM_COPY],
                                 .alloc_bytes = g->elements * b->sizes.gather};
-    step_collective(b, &c);
+    f->last_gather = step_collective(b, &c);
     f->issued[group] = true;
 }
 
@@ -81,7 +81,7 @@ static void use(struct fsdp1 *f, uint32_t group, double hook_s) {
     f->b->hook_s += hook_s;
     unshard(f, group);
     if (f->issued[group])
-        step_stream_wait(f->b, STREAM_COMPUTE, f->b->last[STREAM_COLLECTIVE]);
+        step_stream_wait(f->b, STREAM_COMPUTE, f->last_gather);
     f->issued[group] = false;
     f->unsharded[group] = true;
 }
@@ -157,10 +157,12 @@ static void reduce(struct fsdp1 *f, const struct step_group *g) {
 static void backward(struct fsdp1 *f) {
     struct step_builder *b = f->b;
     b->phase = STEP_BACKWARD;
+    use(f, 0, hook_backward_s); // the root's hook sits on the model's output
+    prefetch(f, 0, PREFETCH_BACKWARD_PRE);
     for (uint32_t i = b->unit_count; i-- > 0;) {
         uint32_t group = b->units[i].group;
         const struct step_group *g = &b->groups[group];
-        if (i == g->last) {
+        if (i == g->last && group != 0) {
             use(f, group, hook_backward_s);
             prefetch(f, group, PREFETCH_BACKWARD_PRE);
         }

@@ -195,9 +195,11 @@ static void backward(struct fsdp2 *f, bool first_micro) {
     struct step_builder *b = f->b;
     b->phase = STEP_BACKWARD;
     f->last_reduce = SIM_NONE;
+    unshard_backward(f, 0); // the root's hook sits on the model's output
+    prefetch_backward(f, 0);
     for (uint32_t i = b->unit_count; i-- > 0;) {
         uint32_t group = b->units[i].group;
-        if (i == b->groups[group].last) {
+        if (i == b->groups[group].last && group != 0) {
             unshard_backward(f, group);
             prefetch_backward(f, group);
         }
