@@ -27,7 +27,8 @@ const char *const fits_state_names[FITS_STATE_COUNT] = {"no", "tight", "yes"};
 #define FRAGMENTATION_EXPANDABLE 0.01
 #define FRAGMENTATION_HIGH 0.08
 #define RECORD_STREAM_POOL 1.5 // a pool of blocks freed by record_stream, over its live peak
-#define FSDP1_HIGH 1.6         // reserved over allocated, the worst reported for FSDP1
+#define HOST_USABLE 0.9 // the rest serves the system, its page cache and the processes themselves
+#define FSDP1_HIGH 1.6  // reserved over allocated, the worst reported for FSDP1
 
 uint64_t memory_local_ranks(const struct cluster *c, const struct recipe *r) {
     uint64_t local = c->gpus_per_node ? c->gpus_per_node : 1;
@@ -157,22 +158,24 @@ static bool fill_host(const struct memory_parts *p, const struct memory_host *h,
     if (!to_bytes(figure_or(c->host_memory_bytes, 0), &out->host_capacity_bytes, e) ||
         !to_bytes(figure_or(c->nvme_capacity_bytes, 0), &out->nvme_capacity_bytes, e))
         return false;
-    out->host_fits = !out->host_known || out->host_bytes <= out->host_capacity_bytes;
+    double usable = HOST_USABLE * (double)out->host_capacity_bytes;
+    out->host_fits = !out->host_known || (double)out->host_bytes <= usable;
     out->nvme_fits = !out->nvme_known || out->nvme_bytes <= out->nvme_capacity_bytes;
     for (int i = 0; i < PHASE_COUNT; i++) {
         const struct memory_phase_bytes *f = &out->phases[i];
-        bool host = !out->host_known || f->host_bytes <= out->host_capacity_bytes;
+        bool host = !out->host_known || (double)f->host_bytes <= usable;
         out->phase_fits[i] = f->allocated_bytes <= out->capacity_bytes && host;
     }
     return true;
 }
 
 // The coordinator of stage 3: the caller's memo if it has one, else replayed here.
-static bool fill_zero3(struct memory_parts *p, struct err *e) {
-    if (!recipe_is_stage3(p->recipe))
+static bool coordinator(const struct model *m, const struct recipe *r, struct zero3_traffic *out,
+                        struct err *e) {
+    if (!recipe_is_stage3(r))
         return true;
     struct arena *scratch = arena_create();
-    bool ok = zero3_lookup(p->model, p->recipe, scratch, &p->zero3, e);
+    bool ok = zero3_lookup(m, r, scratch, out, e);
     arena_destroy(scratch);
     return ok;
 }
@@ -182,7 +185,7 @@ bool memory_estimate(const struct model *m, const struct cluster *c, const struc
     struct memory_parts p = {.model = m, .cluster = c, .recipe = r};
     struct memory_host host;
     struct memory result = {0};
-    if (!memory_sizes_fill(&p, e) || !fill_zero3(&p, e))
+    if (!memory_sizes_fill(&p, e) || !coordinator(m, r, &p.zero3, e))
         return false;
     memory_states_fill(&p);
     memory_phases_fill(&p);
@@ -218,6 +221,12 @@ static bool fits_on(const struct model *m, const struct cluster *c, const struct
 uint64_t memory_min_gpus(const struct model *m, const struct cluster *c, const struct recipe *r,
                          uint64_t limit) {
     uint64_t node = c->gpus_per_node ? c->gpus_per_node : 1, high = 1;
+    struct zero3_traffic memo; // the coordinator does not depend on the number of GPUs
+    struct recipe with_memo = *r;
+    if (recipe_is_stage3(r) && r->zero3 == NULL && coordinator(m, r, &memo, NULL)) {
+        with_memo.zero3 = &memo;
+        r = &with_memo;
+    }
     // Doubling, then whole GPUs inside a node or whole nodes beyond it: need falls with more GPUs.
     while (high <= limit && !fits_on(m, c, r, high))
         high *= 2;

@@ -159,8 +159,10 @@ static double backward_bucket(const struct memory_parts *p) {
     double largest = p->sizes.largest_parameter * p->sizes.trainable_fraction;
     if (r->optimizer == OPTIMIZER_NONE)
         return standing_bucket(p);
-    if (is_stage12(r))
-        return fmax(stage12_bucket(p), standing_bucket(p)) + stage12_flatten(p);
+    if (is_stage12(r)) { // offload casts one parameter's gradient at a time beside the bucket
+        double cast = r->offload_optimizer != OFFLOAD_NONE ? largest * p->parameter_bytes : 0;
+        return fmax(stage12_bucket(p), standing_bucket(p)) + stage12_flatten(p) + cast;
+    }
     if (recipe_is_stage3(r)) // the bucket, its flat copy, and the gradient being copied
         return standing_bucket(p) + stage3_flat(p) + largest * p->gather_bytes;
     if (!recipe_gathers(r))
