@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cost/compute.h"
 
-#include "cost/collective.h"
 #include "cost/compute_ops.h"
 #include "describe/gpu_kernels.h"
 
@@ -172,24 +171,6 @@ static void attention(const struct unit_ops *o, struct tally *t, enum dtype dtyp
     tally_add(t, times * o->attention_flop / rate, spread_of(t, k));
 }
 
-static double collective_part(const struct cluster *c, const struct recipe *r,
-                              const struct unit_ops *o) {
-    double s = 0.0;
-    struct collective_time t;
-    if (r->tp > 1 && o->tensor_parallel_calls > 0) {
-        const struct group_layout g = {r->tp, r->tp, 1};
-        // Sequence parallelism sends the all-reduce as all-gather and reduce-scatter, on the ring.
-        collective_estimate(c, COLLECTIVE_ALL_GATHER, &g, o->tensor_parallel_bytes, &t);
-        s += 2.0 * (double)o->tensor_parallel_calls * t.seconds;
-    }
-    if (r->cp > 1 && o->context_parallel_bytes > 0) {
-        const struct group_layout g = {r->cp, r->cp, 1};
-        collective_estimate(c, COLLECTIVE_ALL_GATHER, &g, o->context_parallel_bytes, &t);
-        s += t.seconds;
-    }
-    return s;
-}
-
 static bool is_wrapped(const struct recipe *r) {
     return r->framework == FRAMEWORK_FSDP1 || r->framework == FRAMEWORK_FSDP2 ||
            (recipe_is_deepspeed(r) && r->strategy >= STRATEGY_ZERO3);
@@ -198,9 +179,9 @@ static bool is_wrapped(const struct recipe *r) {
 static void finish(const struct cluster *c, const struct recipe *r, const struct tally *t,
                    struct unit_cost *u) {
     const double hooks = is_wrapped(r) ? constant(&c->gpu, r->stack, KERNEL_UNIT_HOST_S) : 0.0;
-    u->duration_s = t->s + u->collective_s;
-    u->low_s = t->low_s + u->collective_s;
-    u->high_s = t->high_s + u->collective_s;
+    u->duration_s = t->s;
+    u->low_s = t->low_s;
+    u->high_s = t->high_s;
     u->issue_s = (double)u->kernels * constant(&c->gpu, r->stack, KERNEL_ISSUE_S) + hooks;
 }
 
@@ -223,7 +204,6 @@ static void forward_cost(const struct cluster *c, const struct recipe *r, const 
     u->flop = u->model_flop;
     u->memory_bytes = o->forward_bytes + o->score_bytes;
     u->kernels = o->forward_kernels + gemm_launches(o);
-    u->collective_s = collective_part(c, r, o);
     finish(c, r, &t, u);
 }
 
@@ -250,7 +230,6 @@ static void backward_cost(const struct cluster *c, const struct recipe *r, const
         u->kernels += (uint64_t)(mem * (double)(o->forward_kernels + gemm_launches(o)));
     }
     u->flop = u->model_flop + again + att * o->attention_flop;
-    u->collective_s = collective_part(c, r, o) * (1.0 + (r->tp > 1 ? gemm : 0.0));
     finish(c, r, &t, u);
 }
 

@@ -17,14 +17,14 @@ struct gemm_shape {
 };
 #define COMPUTE_SHAPES_MAX 32
 
-// One unit instance in one direction for one micro-batch.
+// One unit instance in one direction for one micro-batch. Tensor- and context-parallel exchanges
+// are tasks of their own (plan/step).
 struct unit_cost {
     double duration_s, low_s, high_s; // GPU time of the kernels, back to back
-    double collective_s; // of it: tensor- and context-parallel collectives inside the node
-    double issue_s;      // host time to issue them, wrapper hooks included
-    double flop;         // executed, recompute included
-    double model_flop;   // without recompute, causal attention (DESIGN mfu)
-    double memory_bytes; // HBM traffic of the memory-bound kernels
+    double issue_s;                   // host time to issue them, wrapper hooks included
+    double flop;                      // executed, recompute included
+    double model_flop;                // without recompute, causal attention (DESIGN mfu)
+    double memory_bytes;              // HBM traffic of the memory-bound kernels
     uint64_t kernels;
     struct gemm_shape shapes[COMPUTE_SHAPES_MAX];
     size_t shape_count;

@@ -190,7 +190,6 @@ static void attention_ops(const struct model *m, const struct recipe *r, struct 
     }
     o->backward_bytes += 2 * e * tokens * (heads + 2 * kv) * qk_dim; // gradients of q, k, v joined
     o->backward_kernels += 1;
-    o->context_parallel_bytes = r->cp > 1 ? 2.0 * e * tokens * cp * kv * qk_dim : 0.0;
 }
 
 static void norm_ops(const struct model *m, const struct recipe *r, const struct tensor *t,
@@ -249,10 +248,6 @@ static void block_ops(const struct model *m, const struct recipe *r, const struc
             o->backward_bytes += e * tokens * (double)t->rows / tensor_ways(r);
             o->backward_kernels += 1;
         }
-    }
-    if (r->tp > 1) {
-        o->tensor_parallel_bytes = e * tokens * (double)m->hidden;
-        o->tensor_parallel_calls = m->parallel_residual ? 1 : 2;
     }
 }
 

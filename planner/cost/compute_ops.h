@@ -16,9 +16,6 @@ struct unit_ops {
     double score_bytes;         // forward traffic of the score matrix, math attention only
     double forward_bytes, backward_bytes;       // memory-bound kernels
     uint64_t forward_kernels, backward_kernels; // without the matmuls
-    double tensor_parallel_bytes;               // payload of one tensor-parallel all-reduce
-    uint64_t tensor_parallel_calls;             // of them per direction
-    double context_parallel_bytes;              // keys and values gathered over cp, per direction
 };
 
 void compute_ops_unit(const struct model *m, const struct recipe *r, const struct model_unit *u,

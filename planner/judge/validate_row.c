@@ -77,6 +77,7 @@ static void read_measured(struct json_node o, struct arena *a, struct run_measur
     m->flop_counting = text_of(o, "tflops_counting", a);
     m->memory_gib = number_of(o, "peak_memory_gib");
     m->memory_kind = text_of(o, "peak_memory_kind", a);
+    m->out_of_memory = flag_of(o, "oom");
 }
 
 static const char *join_reasons(struct json_node score, const char *key, struct arena *a) {

@@ -36,6 +36,7 @@ struct run_measured {
     const char *flop_counting;
     double memory_gib;
     const char *memory_kind;
+    bool out_of_memory;
 };
 
 struct run_score {
