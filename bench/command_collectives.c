@@ -11,23 +11,28 @@
 // Multiples of this many bytes per rank divide evenly into every type's elements.
 #define GRAIN_BYTES 4
 
-static const struct backend *choose_backend(struct run *r, struct err *e) {
-    const char *name = r->options->backend;
-    if (name == NULL) {
-        // GPUs first; without a usable one, host memory.
-        const struct backend *nccl = backend_find("nccl");
-        struct backend_config config = run_config(r);
+const struct backend *command_backend(struct run *r, const char *const *names, struct err *e) {
+    const char *only[] = {r->options->backend, NULL};
+    struct backend_config config = run_config(r);
+    struct err why = {0};
+    if (r->options->backend != NULL)
+        names = only;
+    for (size_t i = 0; names[i] != NULL; i++) {
+        const struct backend *b = backend_find(names[i]);
         void *state = NULL;
-        if (nccl != NULL && nccl->open(&config, &state, NULL)) {
-            nccl->close(state);
-            return nccl;
+        if (b == NULL)
+            continue;
+        err_clear(&why);
+        if (b->open(&config, &state, &why)) {
+            b->close(state);
+            return b;
         }
-        name = "mpi";
     }
-    const struct backend *b = backend_find(name);
-    if (b == NULL)
-        err_set(e, ERR_RESOURCE, "this build has no backend \"%s\"", name);
-    return b;
+    if (why.kind != ERR_NONE)
+        err_set(e, why.kind, "%s", why.text);
+    else
+        err_set(e, ERR_RESOURCE, "this build has no backend \"%s\"", names[0]);
+    return NULL;
 }
 
 static uint64_t rounded(uint64_t bytes, uint64_t ranks) {
@@ -93,7 +98,9 @@ static void only_library(struct point_list *list) {
 bool command_collectives(struct run *r, const struct opt_texts *rest, struct err *e) {
     struct point_list list = {0};
     (void)rest;
-    const struct backend *b = choose_backend(r, e);
+    // GPUs first; without a usable one, host memory.
+    static const char *const names[] = {"nccl", "mpi", NULL};
+    const struct backend *b = command_backend(r, names, e);
     if (b == NULL || !add_points(r, &list, e))
         return false;
     if (strcmp(b->name, "nccl") == 0)

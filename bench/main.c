@@ -25,6 +25,15 @@ static const struct opt *const collectives_tables[] = {options_collectives, opti
 static const char *const collectives_examples[] = {
     "shardbench collectives -b 1MiB -e 4MiB --ranks 2", NULL};
 
+#define LOCAL(name)                                                                                \
+    static const struct opt *const name##_tables[] = {options_##name, options_common, NULL}
+LOCAL(copy);
+LOCAL(adam);
+LOCAL(gemm);
+static const char *const copy_examples[] = {"shardbench copy --bytes 16MiB", NULL};
+static const char *const adam_examples[] = {"shardbench adam --variant scalar,reference", NULL};
+static const char *const gemm_examples[] = {"shardbench gemm --shape 256x256x256", NULL};
+
 static const struct command commands[] = {
     {.opt = {.name = "collectives",
              .summary = "All-gather, reduce-scatter, all-reduce and others between ranks",
@@ -33,6 +42,24 @@ static const struct command commands[] = {
              .examples = collectives_examples},
      .run = command_collectives,
      .wants_ranks = true},
+    {.opt = {.name = "copy",
+             .summary = "Copies between host and GPU memory, or within host memory",
+             .positional = "",
+             .tables = copy_tables,
+             .examples = copy_examples},
+     .run = command_copy},
+    {.opt = {.name = "adam",
+             .summary = "The optimizer step on the CPU, beside what its memory can do",
+             .positional = "",
+             .tables = adam_tables,
+             .examples = adam_examples},
+     .run = command_adam},
+    {.opt = {.name = "gemm",
+             .summary = "Matrix products",
+             .positional = "",
+             .tables = gemm_tables,
+             .examples = gemm_examples},
+     .run = command_gemm},
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 

@@ -73,3 +73,64 @@ const struct opt options_collectives[] = {
      .help = "Also the first collective without each node in turn, and name the slow one."},
     {.name = NULL},
 };
+
+const struct opt options_copy[] = {
+    {"backend", 0, OPT_STRING, AT(backend), .argument = "NAME", .group = "Copies", UNSEEN,
+     .help = "cuda or host; by default cuda where GPUs are, else host."},
+    {"direction", 0, OPT_TEXTS, AT(directions), .argument = "NAME,...", .group = "Copies", UNSEEN,
+     .help = "h2d, d2h, bidirectional, d2d, p2p on GPUs; h2h in host memory."},
+    {"bytes", 'b', OPT_BYTES, AT(bytes), .argument = "BYTES", .fallback = "256MiB",
+     .group = "Copies", .min = 1, .max = 0x1p50, UNSEEN, .help = "Bytes of one copy."},
+    {"threads", 't', OPT_COUNT, AT(threads), .argument = "N", .group = "Copies", UNSEEN,
+     .fallback = "0", .help = "Threads of host copies; 0 = 1, and one per processor."},
+    {"devices", 0, OPT_COUNT, AT(devices), .argument = "N", .group = "Copies", UNSEEN,
+     .fallback = "0", .help = "GPUs to use; 0 = all."},
+    {.name = NULL},
+};
+
+const struct opt options_adam[] = {
+    {"variant", 0, OPT_TEXTS, AT(variants), .argument = "NAME,...", .group = "Adam", UNSEEN,
+     .help = "reference, scalar, avx2, avx512; by default the best this processor runs."},
+    {"dtype", 'd', OPT_TEXTS, AT(dtypes), .argument = "NAME,...", .group = "Adam",
+     .fallback = "fp32,bf16", UNSEEN,
+     .help = "Gradients: fp32, or bf16 with a bf16 copy of the new parameters."},
+    {"parameters", 0, OPT_COUNT, AT(parameters), .argument = "N", .group = "Adam", .fallback = "0",
+     UNSEEN, .help = "Parameters; 0 = four times what the last-level cache holds."},
+    {"threads", 't', OPT_COUNT, AT(threads), .argument = "N", .group = "Adam", UNSEEN,
+     .fallback = "0", .help = "Threads, pinned; 0 = one per processor."},
+    {.name = NULL},
+};
+
+const struct opt options_gemm[] = {
+    {"backend", 0, OPT_STRING, AT(backend), .argument = "NAME", .group = "GEMM", UNSEEN,
+     .help = "gemm (cuBLASLt) or host; by default gemm where GPUs are, else host."},
+    {"shape", 0, OPT_TEXTS, AT(shapes), .argument = "MxNxK,...", .group = "GEMM", UNSEEN,
+     .help = "Products to run; by default squares."},
+    {"dtype", 'd', OPT_TEXTS, AT(dtypes), .argument = "NAME,...", .group = "GEMM", UNSEEN,
+     .help = "Types; by default bf16 on GPUs, fp32 on the host."},
+    {"threads", 't', OPT_COUNT, AT(threads), .argument = "N", .group = "GEMM", UNSEEN,
+     .fallback = "0", .help = "Threads on the host; 0 = one per processor."},
+    {"devices", 0, OPT_COUNT, AT(devices), .argument = "N", .group = "GEMM", UNSEEN,
+     .fallback = "0", .help = "GPUs to use; 0 = all."},
+    {.name = NULL},
+};
+
+const struct opt options_nvme[] = {
+    {"folder", 0, OPT_STRING, AT(folder), .argument = "DIR", .fallback = ".", .group = "NVMe",
+     UNSEEN, .help = "Where the test file goes; it is gone after any exit."},
+    {"pattern", 0, OPT_TEXTS, AT(patterns), .argument = "NAME,...", .group = "NVMe",
+     .fallback = "read,write,mixed,swap,swap_pipelined", UNSEEN,
+     .help = "read, write, mixed, swap (16 bytes read and written per parameter), swap_pipelined."},
+    {"block", 'b', OPT_TEXTS, AT(blocks), .argument = "BYTES,...", .group = "NVMe",
+     .fallback = "1MiB", UNSEEN, .help = "Block sizes, multiples of 4 KiB."},
+    {"depth", 0, OPT_TEXTS, AT(depths), .argument = "N,...", .group = "NVMe", .fallback = "16",
+     UNSEEN, .help = "Requests in flight per job."},
+    {"jobs", 'j', OPT_TEXTS, AT(jobs), .argument = "N,...", .group = "NVMe", .fallback = "1",
+     UNSEEN, .help = "Threads, each with its own part of the file."},
+    {"max-bytes", 0, OPT_BYTES, AT(max_bytes), .argument = "BYTES", .fallback = "1GiB",
+     .group = "NVMe", UNSEEN,
+     .help = "Largest test file; also at most a quarter of the free space."},
+    {"no-uring", 0, OPT_FLAG, AT(no_uring), .group = "NVMe", UNSEEN,
+     .help = "Threads with pread and pwrite, as where the kernel refuses io_uring."},
+    {.name = NULL},
+};

@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "bench/backend.h"
+#include "bench/backend_adam.h"
+#include "bench/backend_host.h"
 #include "bench/backend_null.h"
 #include "bench/bench_features.h"
 
@@ -11,7 +13,7 @@
 #endif
 
 const struct backend *const backend_registry[] = {
-    &backend_null,
+    &backend_null, &backend_host, &backend_adam,
 #if BENCH_HAVE_MPI
     &backend_mpi,
 #endif

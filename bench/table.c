@@ -52,8 +52,8 @@ static void format_rate(double bytes_per_s, char *cell) {
 static void format_row(const struct measure_result *r, struct row *row) {
     char low[32], high[32];
     const char *what[] = {r->kind, r->direction, r->group};
-    const char *how[] = {r->backend, r->algorithm, r->k > 0 || r->ranks > 0 ? r->dtype : NULL,
-                         r->in_place ? "in-place" : NULL, r->concurrent ? "all" : NULL};
+    const char *how[] = {r->backend, r->algorithm, r->dtype, r->in_place ? "in-place" : NULL,
+                         r->concurrent ? "all" : NULL};
     join(row->what, what, 3);
     join(row->how, how, 5);
     format_shape(r, row->shape);

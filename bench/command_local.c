@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Commands that need no other rank: copies, the CPU optimizer, matrix products.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "bench/commands.h"
+#include "bench/inventory.h"
+#include "kernels/adam.h"
+
+static uint64_t threads_of(const struct run *r) {
+    return r->options->threads ? r->options->threads : (uint64_t)inventory_processors();
+}
+
+static void add_copy(struct run *r, struct point_list *list, const char *direction,
+                     uint64_t threads, bool concurrent) {
+    struct bench_point p = {
+        .kind = "copy",
+        .direction = direction,
+        .concurrent = concurrent,
+        .payload_bytes = r->options->bytes,
+        .threads = threads,
+    };
+    run_add_point(r, list, &p);
+}
+
+bool command_copy(struct run *r, const struct opt_texts *rest, struct err *e) {
+    static const char *const names[] = {"cuda", "host", NULL};
+    static const char *const on_gpus[] = {"h2d", "d2h", "bidirectional", "d2d", "p2p", NULL};
+    static const char *const on_host[] = {"h2h", NULL};
+    struct point_list list = {0};
+    (void)rest;
+    const struct backend *b = command_backend(r, names, e);
+    if (b == NULL)
+        return false;
+    bool gpu = strcmp(b->name, "host") != 0;
+    const char *const *usual = gpu ? on_gpus : on_host;
+    struct opt_texts wanted = r->options->directions;
+    for (size_t i = 0; wanted.count > 0 ? i < wanted.count : usual[i] != NULL; i++) {
+        const char *direction = wanted.count > 0 ? wanted.items[i] : usual[i];
+        if (!gpu && strcmp(direction, "h2h") != 0)
+            return err_set(e, ERR_RESOURCE, "copies \"%s\" need the cuda backend", direction);
+        if (gpu) {
+            add_copy(r, &list, direction, 0, false);
+            add_copy(r, &list, direction, 0, true);
+        } else if (r->options->threads > 0) {
+            add_copy(r, &list, direction, r->options->threads, false);
+        } else {
+            add_copy(r, &list, direction, 1, false);
+            if (threads_of(r) > 1)
+                add_copy(r, &list, direction, threads_of(r), false);
+        }
+    }
+    return run_points(r, b, &list, e);
+}
+
+static void add_adam(struct run *r, struct point_list *list, const char *kind, const char *variant,
+                     enum dtype dtype) {
+    const uint64_t grain = UNITS_MIB, bytes_each = 28;
+    uint64_t n = r->options->parameters;
+    if (n == 0)
+        n = units_ceil_to(4 * inventory_last_level_cache_bytes() / bytes_each, grain);
+    uint64_t each = strcmp(variant, "triad") == 0 ? 16 : dtype == DTYPE_BF16 ? 30 : 28;
+    struct bench_point p = {
+        .kind = kind,
+        .algorithm = variant,
+        .dtype = dtype,
+        .n = n,
+        .payload_bytes = n * each,
+        .threads = threads_of(r),
+    };
+    run_add_point(r, list, &p);
+}
+
+bool command_adam(struct run *r, const struct opt_texts *rest, struct err *e) {
+    struct point_list list = {0};
+    const struct options *o = r->options;
+    (void)rest;
+    const char *best[] = {adam_best()->name};
+    struct opt_texts variants = o->variants;
+    if (variants.count == 0)
+        variants = (struct opt_texts){.items = best, .count = 1};
+    for (size_t i = 0; i < variants.count; i++) {
+        if (adam_find(variants.items[i]) == NULL)
+            return err_set(e, ERR_RESOURCE, "this processor does not run Adam variant \"%s\"",
+                           variants.items[i]);
+        for (size_t j = 0; j < o->dtypes.count; j++) {
+            enum dtype d;
+            if (!dtype_find(o->dtypes.items[j], &d) || (d != DTYPE_FP32 && d != DTYPE_BF16))
+                return err_set(e, ERR_USAGE, "--dtype: gradients are fp32 or bf16, not \"%s\"",
+                               o->dtypes.items[j]);
+            add_adam(r, &list, "adam", variants.items[i], d);
+        }
+    }
+    add_adam(r, &list, "memory", "triad", DTYPE_FP32);
+    add_adam(r, &list, "memory", "rmw", DTYPE_FP32);
+    return run_points(r, backend_find("adam"), &list, e);
+}
+
+static bool parse_shape(const char *text, struct bench_point *p, struct err *e) {
+    unsigned long long m, n, k;
+    char rest;
+    if (sscanf(text, "%llux%llux%llu%c", &m, &n, &k, &rest) != 3 || m == 0 || n == 0 || k == 0)
+        return err_set(e, ERR_USAGE, "--shape: \"%s\" is not MxNxK", text);
+    p->m = m;
+    p->n = n;
+    p->k = k;
+    return true;
+}
+
+bool command_gemm(struct run *r, const struct opt_texts *rest, struct err *e) {
+    static const char *const names[] = {"gemm", "host", NULL};
+    static const char *gpu_shapes[] = {"1024x1024x1024", "2048x2048x2048", "4096x4096x4096",
+                                       "8192x8192x8192"};
+    static const char *host_shapes[] = {"512x512x512", "1024x1024x1024"};
+    struct point_list list = {0};
+    (void)rest;
+    const struct backend *b = command_backend(r, names, e);
+    if (b == NULL)
+        return false;
+    bool gpu = strcmp(b->name, "host") != 0;
+    const char *usual[] = {gpu ? "bf16" : "fp32"};
+    struct opt_texts shapes = r->options->shapes, dtypes = r->options->dtypes;
+    if (shapes.count == 0)
+        shapes = gpu ? (struct opt_texts){.items = gpu_shapes, .count = 4}
+                     : (struct opt_texts){.items = host_shapes, .count = 2};
+    if (dtypes.count == 0)
+        dtypes = (struct opt_texts){.items = usual, .count = 1};
+    for (size_t i = 0; i < shapes.count; i++) {
+        for (size_t j = 0; j < dtypes.count; j++) {
+            struct bench_point p = {.kind = "gemm", .threads = gpu ? 0 : threads_of(r)};
+            if (!parse_shape(shapes.items[i], &p, e))
+                return false;
+            if (!dtype_find(dtypes.items[j], &p.dtype))
+                return err_set(e, ERR_USAGE, "--dtype: \"%s\" is not a type", dtypes.items[j]);
+            run_add_point(r, &list, &p);
+        }
+    }
+    return run_points(r, b, &list, e);
+}
