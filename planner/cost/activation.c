@@ -170,7 +170,7 @@ static struct table table_start(const struct model *m, const struct recipe *r,
     t.element_bytes = dtype_bytes(recipe_activation_dtype(r));
     t.split = 1 / dim(r->tp ? r->tp : 1);
     t.unsplit = r->tp_without_sequence_parallel ? 1 : t.split;
-    t.compiled = r->compile || r->stack == STACK_COMPILED;
+    t.compiled = r->compile; // a stack of fused kernels alone saves what eager saves
     t.megatron = r->stack == STACK_MEGATRON;
     return t;
 }

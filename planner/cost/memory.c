@@ -25,13 +25,23 @@ const char *const fits_state_names[FITS_STATE_COUNT] = {"no", "tight", "yes"};
 // Reserved over what the pools need: rounding, splits, cached leftovers; docs/method.md §overheads.
 #define FRAGMENTATION 0.04
 #define FRAGMENTATION_EXPANDABLE 0.01
-#define FRAGMENTATION_HIGH 0.08
+#define FRAGMENTATION_HIGH 0.12
+#define POOLS_LOW 0.95         // spread of measured runs below the pools
 #define RECORD_STREAM_POOL 1.5 // a pool of blocks freed by record_stream, over its live peak
 #define HOST_USABLE 0.9 // the rest serves the system, its page cache and the processes themselves
 #define FSDP1_HIGH 1.6  // reserved over allocated, the worst reported for FSDP1
 
 uint64_t memory_local_ranks(const struct cluster *c, const struct recipe *r) {
     uint64_t local = c->gpus_per_node ? c->gpus_per_node : 1;
+    uint64_t used = c->gpus ? c->gpus : r->world;
+    return used < local ? used : local;
+}
+
+uint64_t memory_local_replicas(const struct cluster *c, const struct recipe *r) {
+    uint64_t ways = (r->tp ? r->tp : 1) * (r->cp ? r->cp : 1);
+    uint64_t local = memory_local_ranks(c, r) / ways;
+    if (local == 0)
+        return 1;
     return r->world < local ? r->world : local;
 }
 
@@ -103,7 +113,8 @@ static bool fill_reserved(const struct memory_parts *p, struct memory *out, stru
     if (recipe_is_fsdp1(r) && recipe_gathers(r))
         high = fmax(high, allocated * FSDP1_HIGH);
     return to_bytes(core * (1 + extra), &out->reserved_bytes, e) &&
-           to_bytes(fmax(allocated, compute + p->side_peak), &out->reserved_low_bytes, e) &&
+           to_bytes(POOLS_LOW * fmax(allocated, compute + p->side_peak), &out->reserved_low_bytes,
+                    e) &&
            to_bytes(high, &out->reserved_high_bytes, e);
 }
 

@@ -374,8 +374,7 @@ static double side_pools(const struct memory_parts *p) {
 // Eager cross-entropy frees the 16-bit logits before it asks for blocks twice their size.
 static double loss_hole(const struct memory_parts *p) {
     const struct recipe *r = p->recipe;
-    bool compiled = r->compile || r->stack == STACK_COMPILED;
-    if (r->expandable_segments || r->loss != LOSS_TORCH || (compiled && !r->loss_eager) ||
+    if (r->expandable_segments || r->loss != LOSS_TORCH || (r->compile && !r->loss_eager) ||
         recipe_activation_dtype(r) == DTYPE_FP32 || r->stack == STACK_MEGATRON)
         return 0;
     double tp = (double)(r->tp ? r->tp : 1);

@@ -82,7 +82,7 @@ static void scale(struct memory_sizes *s, double by) {
 
 static void fill_owned(struct memory_sizes *s, const struct recipe *r) {
     bool stage12 = r->strategy == STRATEGY_ZERO1 || r->strategy == STRATEGY_ZERO2;
-    double n = (double)r->world / ((double)(r->tp ? r->tp : 1) * (double)(r->pp ? r->pp : 1));
+    double n = (double)r->world; // data-parallel ranks
     s->owned = s->sharded;
     s->flat = s->trainable;
     if (!stage12)

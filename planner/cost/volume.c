@@ -132,9 +132,10 @@ static void sum_up(struct volume_parts *p) {
     v->intra_node_bytes_per_gpu = v->sent_bytes_per_gpu - v->inter_node_bytes_per_gpu;
     const struct cluster *c = p->memory.cluster;
     double nics = (double)(c->nics_per_node ? c->nics_per_node : 1);
-    v->inter_node_bytes_per_nic = v->inter_node_bytes_per_gpu * p->local_ranks / nics;
+    double gpus = (double)memory_local_ranks(c, p->memory.recipe);
+    v->inter_node_bytes_per_nic = v->inter_node_bytes_per_gpu * gpus / nics;
     double moved = v->h2d_bytes + v->d2h_bytes + v->nvme_read_bytes + v->nvme_write_bytes;
-    v->host_dram_bytes_per_node += p->local_ranks * moved;
+    v->host_dram_bytes_per_node += gpus * moved;
 }
 
 static bool prepare(struct volume_parts *v, struct err *e) {
@@ -145,7 +146,7 @@ static bool prepare(struct volume_parts *v, struct err *e) {
     const struct recipe *r = p->recipe;
     v->accumulate = (double)(r->grad_accum ? r->grad_accum : 1);
     v->syncs = r->no_sync ? 1 : v->accumulate;
-    v->local_ranks = (double)memory_local_ranks(p->cluster, r);
+    v->local_ranks = (double)memory_local_replicas(p->cluster, r);
     if (!recipe_is_stage3(r))
         return true;
     struct arena *scratch = arena_create();

@@ -99,7 +99,8 @@ void volume_offload(struct volume_parts *v) {
     const struct recipe *r = p->recipe;
     double n = p->sizes.owned * (1 - memory_gpu_share(r, p->sizes.owned));
     if (r->offload_optimizer != OFFLOAD_NONE && r->optimizer != OPTIMIZER_NONE)
-        v->out->host_dram_bytes_per_node += v->local_ranks * n * adam_bytes(r);
+        v->out->host_dram_bytes_per_node +=
+            (double)memory_local_ranks(p->cluster, r) * n * adam_bytes(r);
     if (!recipe_is_deepspeed(r)) {
         if (r->offload_param != OFFLOAD_NONE)
             fsdp_copies(v);

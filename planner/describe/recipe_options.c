@@ -230,6 +230,7 @@ static bool put_version(struct apply *x, const char *text) {
 
 bool recipe_apply(const struct recipe_request *q, struct arena *a, struct recipe *r,
                   struct recipe_origins *o, struct err *e) {
+    bool compiled = q->given.stack && q->stack == STACK_COMPILED;
     struct recipe next = *r;
     struct apply x = {&next, a, o, e};
     if (!put_shape(&x, q) || !put_choices(&x, q) || !put_recompute(&x, q->recompute) ||
@@ -237,7 +238,9 @@ bool recipe_apply(const struct recipe_request *q, struct arena *a, struct recipe
         !put_count(&x, q->given.lora_rank, "lora_rank", "--lora-rank", q->lora_rank) ||
         !put_text(&x, "lora_targets", "--lora-targets", q->lora_targets) ||
         !put_version(&x, q->framework_version) ||
-        !put_text(&x, "compile", "--compile", q->compile ? "true" : NULL) || !put_sets(&x, &q->set))
+        !put_text(&x, "compile", compiled && !q->compile ? "--stack" : "--compile",
+                  q->compile || compiled ? "true" : NULL) ||
+        !put_sets(&x, &q->set))
         return false;
     *r = next;
     return true;

@@ -41,6 +41,9 @@ static bool map_model(const struct run_row *r, struct arena *a, struct model *ou
     if (!model_architecture(&m, architecture_of(r), e)) {
         return false;
     }
+    if (strcmp(r->score.stack, "megatron") == 0) {
+        m.dropout = 0.1; // Megatron's own default
+    }
     m.tied_embeddings = s->tied_embeddings;
     m.gated_mlp = s->gated_mlp;
     if (s->biases) {
@@ -188,6 +191,18 @@ static void map_kernels(const struct run_row *r, struct recipe *out) {
     out->optimizer_foreach = !out->optimizer_fused;
 }
 
+// torchtitan compiles its loss, shards embedding and head apart and asks for expandable segments
+// since 2025; a source without a date is taken as current.
+static void map_torchtitan(const struct run_row *r, struct recipe *out) {
+    if (!has(r->framework, "torchtitan")) {
+        return;
+    }
+    const bool old = has(r->framework_version, "2024") || has(r->source, "2024") ||
+                     has(r->source, "older revision");
+    out->loss_eager = old;
+    out->embedding_group = out->expandable_segments = !old;
+}
+
 static enum offload offload_of(const char *text) {
     return has(text, "nvme") ? OFFLOAD_NVME : has(text, "cpu") ? OFFLOAD_CPU : OFFLOAD_NONE;
 }
@@ -203,6 +218,7 @@ static void map_fields(const struct run_row *r, struct recipe *out) {
     out->shard_group = r->shard_group;
     map_recompute(r, out);
     map_kernels(r, out);
+    map_torchtitan(r, out);
     if (r->reduce_dtype != NULL && dtype_find(r->reduce_dtype, &out->reduce_dtype)) {
         out->reduce_dtype_given = true;
     }

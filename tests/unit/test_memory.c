@@ -87,7 +87,7 @@ static void phases_sum_exactly(void **state) {
                     most = sum;
             }
             assert_true(most == out.allocated_peak_bytes);
-            assert_true(out.reserved_low_bytes >= out.allocated_peak_bytes);
+            assert_true(out.reserved_bytes >= out.allocated_peak_bytes);
             assert_true(out.reserved_bytes >= out.reserved_low_bytes);
             assert_true(out.reserved_high_bytes >= out.reserved_bytes);
         }
