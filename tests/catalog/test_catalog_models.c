@@ -39,6 +39,54 @@ static void published_counts_are_exact(void **state) {
     }
 }
 
+// The count and sequence columns of llm-foundry's scripts/train/benchmarking/README.md.
+static const struct {
+    const char *name;
+    uint64_t seq, parameters;
+} benchmarked[] = {
+    {"mpt-bench-125m", 512, 124131840},    {"mpt-bench-125m", 1024, 124525056},
+    {"mpt-bench-125m", 2048, 125311488},   {"mpt-bench-125m", 4096, 126884352},
+    {"mpt-bench-125m", 16384, 136321536},  {"mpt-bench-125m", 32768, 148904448},
+    {"mpt-bench-125m", 65536, 174070272},  {"mpt-bench-350m", 1024, 354936832},
+    {"mpt-bench-350m", 2048, 355985408},   {"mpt-bench-350m", 16384, 370665472},
+    {"mpt-bench-350m", 65536, 420997120},  {"mpt-bench-760m", 512, 758111232},
+    {"mpt-bench-760m", 1024, 758897664},   {"mpt-bench-760m", 2048, 760470528},
+    {"mpt-bench-760m", 4096, 763616256},   {"mpt-bench-760m", 8192, 769907712},
+    {"mpt-bench-760m", 16384, 782490624},  {"mpt-bench-760m", 32768, 807656448},
+    {"mpt-bench-760m", 65536, 857988096},  {"mpt-bench-1b", 512, 1312804864},
+    {"mpt-bench-1b", 1024, 1313853440},    {"mpt-bench-1b", 2048, 1315950592},
+    {"mpt-bench-1b", 4096, 1320144896},    {"mpt-bench-1b", 8192, 1328533504},
+    {"mpt-bench-1b", 16384, 1345310720},   {"mpt-bench-1b", 32768, 1378865152},
+    {"mpt-bench-1b", 65536, 1445974016},   {"mpt-bench-3b", 512, 2647905280},
+    {"mpt-bench-3b", 1024, 2649216000},    {"mpt-bench-3b", 2048, 2651837440},
+    {"mpt-bench-3b", 4096, 2657080320},    {"mpt-bench-3b", 8192, 2667566080},
+    {"mpt-bench-3b", 32768, 2730480640},   {"mpt-bench-3b", 65536, 2814366720},
+    {"mpt-bench-7b", 512, 6652567552},     {"mpt-bench-7b", 1024, 6654664704},
+    {"mpt-bench-7b", 2048, 6658859008},    {"mpt-bench-7b", 4096, 6667247616},
+    {"mpt-bench-7b", 8192, 6684024832},    {"mpt-bench-7b", 16384, 6717579264},
+    {"mpt-bench-7b", 32768, 6784688128},   {"mpt-bench-13b", 512, 12846090240},
+    {"mpt-bench-13b", 1024, 12848711680},  {"mpt-bench-13b", 2048, 12853954560},
+    {"mpt-bench-13b", 4096, 12864440320},  {"mpt-bench-13b", 8192, 12885411840},
+    {"mpt-bench-13b", 16384, 12927354880}, {"mpt-bench-13b", 32768, 13011240960},
+    {"mpt-bench-30b", 512, 29964204032},   {"mpt-bench-30b", 1024, 29967874048},
+    {"mpt-bench-30b", 4096, 29989894144},  {"mpt-bench-30b", 8192, 30019254272},
+    {"mpt-bench-70b", 2048, 64862437376},
+};
+
+static void benchmark_counts_follow_the_sequence(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof benchmarked / sizeof benchmarked[0]; i++) {
+        struct arena *a = arena_create();
+        struct err e = {0};
+        struct model m;
+        assert_true(model_load(benchmarked[i].name, a, &m, &e));
+        assert_true(m.positions_follow_seq);
+        assert_true(model_set_positions(&m, benchmarked[i].seq, a, &e));
+        assert_int_equal(m.parameters, benchmarked[i].parameters);
+        arena_destroy(a);
+    }
+}
+
 // At least 45, each with a public source; a stated count that differs fails in model_read.
 static void every_model_is_counted(void **state) {
     (void)state;
@@ -92,6 +140,7 @@ static void aliases_resolve_to_one_model(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(published_counts_are_exact),
+        cmocka_unit_test(benchmark_counts_follow_the_sequence),
         cmocka_unit_test(every_model_is_counted),
         cmocka_unit_test(aliases_resolve_to_one_model),
     };
