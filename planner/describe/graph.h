@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardplan.graph/1: the tasks of one step as data, written by simulate, run by bench and rehearse.
+// shardplan.graph/1: the tasks of one step as data, written by simulate, run by bench and rehearse;
+// docs/formats.md §graph.
 #pragma once
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/json.h"
 #include "base/kinds.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#define GRAPH_SCHEMA "shardplan.graph/1"
+#define GRAPH_NO_BUFFER UINT32_MAX
+
 enum graph_kind {
-    GRAPH_GEMM,
+    GRAPH_GEMM, // one unit in one direction: matmuls by shape, the rest of its kernels in bytes
     GRAPH_ELEMENTWISE,
     GRAPH_COLLECTIVE,
     GRAPH_COPY,
@@ -23,32 +28,35 @@ enum graph_kind {
     GRAPH_FREE,
     GRAPH_KIND_COUNT
 };
+extern const char *const graph_kind_names[GRAPH_KIND_COUNT];
 
 struct graph_shape { // a kernel aggregated into a compute task
     uint64_t m, n, k, count;
     enum dtype dtype;
 };
 
+// Tasks stand in host issue order; a stream runs its tasks in that order.
 struct graph_task {
-    uint32_t id;
+    uint32_t id; // = its index
     enum graph_kind kind;
-    uint32_t stream;
-    const uint32_t *deps;
+    uint32_t stream;      // index into streams
+    const uint32_t *deps; // ids of earlier tasks
     size_t dep_count;
-    const char *phase, *unit, *direction; // direction: h2d, d2h for copies; else NULL
+    const char *phase, *unit, *direction; // unit or NULL; direction: h2d, d2h for copies, else NULL
     const struct graph_shape *shapes;
     size_t shape_count;
-    double flop, bytes; // bytes: payload (full buffer) or memory traffic
+    double flop,
+        bytes; // bytes: payload (full buffer), copied bytes or memory traffic; Adam: elements
     enum dtype dtype;
-    int group; // index into groups or -1
-    enum collective collective;
-    uint32_t buffer; // for alloc and free; UINT32_MAX = none
-    bool host_blocking;
+    int64_t group;              // index into groups or -1
+    enum collective collective; // when kind is GRAPH_COLLECTIVE
+    uint32_t buffer;            // for alloc and free; GRAPH_NO_BUFFER = none
+    bool host_blocking;         // the host waits for its end before issuing the next
     double issue_s, duration_s; // predicted
 };
 
 struct graph_group {
-    const char *kind; // "world", "shard", "replica", "node"
+    const char *kind; // "world", "shard", "replica", "node", "tensor", "context"
     uint64_t size;
 };
 struct graph_buffer {
@@ -69,5 +77,8 @@ struct graph {
     size_t task_count;
 };
 
+// Strict: unknown keys, dependencies on later tasks and indices out of range are errors.
 bool graph_read(const char *path, struct arena *a, struct graph *out, struct err *e);
+bool graph_read_node(struct json_node root, struct arena *a, struct graph *out, struct err *e);
 bool graph_write(const char *path, const struct graph *g, struct err *e);
+cJSON *graph_to_json(const struct graph *g); // the caller deletes it

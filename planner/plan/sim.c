@@ -151,6 +151,12 @@ const uint32_t *sim_task_deps(const struct sim *s, uint32_t task, uint32_t *coun
     return s->deps + s->tasks[task].first_dep;
 }
 
+const uint32_t *sim_task_host_waits(const struct sim *s, uint32_t task, uint32_t *count) {
+    const struct record *t = &s->tasks[task];
+    *count = t->host_wait_count;
+    return s->deps + t->first_dep - t->host_wait_count;
+}
+
 void sim_task_memory(const struct sim *s, uint32_t task, int64_t *alloc_bytes,
                      int64_t *free_bytes) {
     *alloc_bytes = s->tasks[task].alloc_bytes;

@@ -51,6 +51,7 @@ uint32_t sim_task_stream(const struct sim *s, uint32_t task);
 double sim_task_issue_s(const struct sim *s, uint32_t task);
 // Dependencies of a task; valid while nothing is added.
 const uint32_t *sim_task_deps(const struct sim *s, uint32_t task, uint32_t *count);
+const uint32_t *sim_task_host_waits(const struct sim *s, uint32_t task, uint32_t *count);
 void sim_task_memory(const struct sim *s, uint32_t task, int64_t *alloc_bytes, int64_t *free_bytes);
 bool sim_task_blocks_host(const struct sim *s, uint32_t task);
 

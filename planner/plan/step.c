@@ -145,16 +145,21 @@ static bool interval(const struct step_builder *b, const struct step_account *a,
     return true;
 }
 
+static bool prepare(const struct step_request *q, struct arena *a, struct step_builder *b,
+                    struct err *e) {
+    if (!step_builder_init(b, q, a, e) || !build(b, e))
+        return false;
+    set_capacities(b);
+    return true;
+}
+
 bool step_simulate(const struct step_request *q, struct arena *a, struct step_time *out,
                    struct step_timeline *timeline, struct err *e) {
     struct step_builder b;
     struct sim_result run;
     struct step_account account;
     struct step_time time;
-    if (!step_builder_init(&b, q, a, e) || !build(&b, e))
-        return false;
-    set_capacities(&b);
-    if (!sim_run(b.sim, NULL, a, &run, e))
+    if (!prepare(q, a, &b, e) || !sim_run(b.sim, NULL, a, &run, e))
         return false;
     step_account(&b, &run, &account);
     summarise(&b, &account, &time);
@@ -163,5 +168,13 @@ bool step_simulate(const struct step_request *q, struct arena *a, struct step_ti
     if (timeline != NULL)
         step_timeline_fill(&b, &run, &account, timeline);
     *out = time;
+    return true;
+}
+
+bool step_graph(const struct step_request *q, struct arena *a, struct graph *out, struct err *e) {
+    struct step_builder b;
+    if (!prepare(q, a, &b, e))
+        return false;
+    step_graph_fill(&b, out);
     return true;
 }

@@ -7,6 +7,7 @@
 #include "cost/memory.h"
 #include "cost/volume.h"
 #include "describe/cluster.h"
+#include "describe/graph.h"
 #include "describe/model.h"
 #include "describe/recipe.h"
 
@@ -82,3 +83,5 @@ struct step_timeline {
 // Build the step's graph, run it, sum it up. `timeline` may be NULL.
 bool step_simulate(const struct step_request *q, struct arena *a, struct step_time *out,
                    struct step_timeline *timeline, struct err *e);
+// The same step's tasks as data (shardplan.graph/1).
+bool step_graph(const struct step_request *q, struct arena *a, struct graph *out, struct err *e);

@@ -113,6 +113,7 @@ uint32_t step_add(struct step_builder *b, const struct step_task *t) {
         .collective = (uint8_t)t->collective,
         .dtype = (uint8_t)t->dtype,
         .group = (uint8_t)t->group,
+        .group_size = (uint32_t)t->group_size,
         .spans_nodes = t->spans_nodes,
         .latency_bound = t->latency_bound,
         .unit = t->unit,
@@ -205,7 +206,8 @@ uint32_t step_collective(struct step_builder *b, const struct step_collective *c
                           .free_bytes = c->free_bytes,
                           .collective = c->collective,
                           .dtype = c->dtype,
-                          .group = c->group};
+                          .group = c->group,
+                          .group_size = c->size};
     if (c->size <= 1) // a group of one: the framework still passes through, nothing travels
         return step_add(b, &t);
     const struct collective_time *e = step_estimate(b, c);

@@ -78,6 +78,7 @@ struct step_meta {
     uint8_t collective, dtype; // when it is a collective
     uint8_t group;             // enum transfer_group
     bool spans_nodes, latency_bound;
+    uint32_t group_size;
     uint32_t unit;   // instance, or STEP_NO_UNIT
     float low, high; // duration interval over its value
     double bytes;    // payload, copied bytes or memory traffic
@@ -180,6 +181,7 @@ struct step_task {
     enum collective collective;
     enum dtype dtype;
     enum transfer_group group;
+    uint64_t group_size;
     bool spans_nodes, latency_bound;
 };
 

@@ -66,9 +66,9 @@ static void optimize_on_gpu(struct step_builder *b, double elements) {
     struct step_task t = {.op = OP_OPTIMIZER,
                           .stream = STREAM_COMPUTE,
                           .unit = STEP_NO_UNIT,
-                          .bytes = elements,
                           .seconds = compute_optimizer_s(b->cluster, b->recipe, elements) /
                                      b->scale.compute};
+    t.bytes = isfinite(b->rates.hbm_bytes_per_s) ? t.seconds * b->rates.hbm_bytes_per_s : 0;
     if (b->recipe->optimizer != OPTIMIZER_NONE && elements > 0)
         step_add(b, &t);
 }

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-static const char *unit_name(const struct step_builder *b, uint32_t unit) {
+const char *step_unit_name(const struct step_builder *b, uint32_t unit) {
     const struct step_unit *u = &b->units[unit];
     const struct model_unit *k = b->classes[u->class].unit;
     if (k->kind != UNIT_BLOCK)
@@ -18,7 +18,7 @@ static const char *task_name(const struct step_builder *b, const struct step_met
             arena_printf(b->arena, "%s %s", collective_name((enum collective)m->collective), what);
     if (m->unit == STEP_NO_UNIT)
         return what;
-    return arena_printf(b->arena, "%s %s", what, unit_name(b, m->unit));
+    return arena_printf(b->arena, "%s %s", what, step_unit_name(b, m->unit));
 }
 
 static void fill_tasks(struct step_builder *b, const struct sim_result *r,
