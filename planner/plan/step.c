@@ -178,3 +178,26 @@ bool step_graph(const struct step_request *q, struct arena *a, struct graph *out
     step_graph_fill(&b, out);
     return true;
 }
+
+bool step_resample(const struct step_request *q, const struct step_draws *d, struct arena *a,
+                   double *step_s, struct err *e) {
+    struct step_builder b;
+    if (!prepare(q, a, &b, e))
+        return false;
+    uint32_t count = sim_task_count(b.sim);
+    double *multipliers = arena_array(a, count + 1, sizeof *multipliers);
+    struct arena *scratch = arena_create();
+    bool ok = true;
+    for (uint64_t draw = 0; ok && draw < d->count; draw++) {
+        struct sim_result run;
+        arena_reset(scratch);
+        for (uint32_t i = 0; i < count; i++)
+            multipliers[i] =
+                d->multiplier(d->context, draw, i, step_ops[b.meta[i].op].class == CLASS_COMPUTE);
+        ok = sim_run(b.sim, multipliers, scratch, &run, e);
+        if (ok)
+            step_s[draw] = run.end_s;
+    }
+    arena_destroy(scratch);
+    return ok;
+}

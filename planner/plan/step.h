@@ -85,3 +85,14 @@ bool step_simulate(const struct step_request *q, struct arena *a, struct step_ti
                    struct step_timeline *timeline, struct err *e);
 // The same step's tasks as data (shardplan.graph/1).
 bool step_graph(const struct step_request *q, struct arena *a, struct graph *out, struct err *e);
+
+// Runs of one step with the duration of every task scaled by what `multiplier` returns for it
+// (`compute`: a kernel, not a transfer or host work).
+struct step_draws {
+    uint64_t count;
+    double (*multiplier)(void *context, uint64_t draw, uint32_t task, bool compute);
+    void *context;
+};
+// Fills step_s[d->count]. The pipeline bubble of pp > 1 is not in it.
+bool step_resample(const struct step_request *q, const struct step_draws *d, struct arena *a,
+                   double *step_s, struct err *e);
