@@ -441,34 +441,40 @@ static void rule_hierarchy(struct check *k) {
                    .fix = "drop zero_hpz_partition_size and zero_quantized_gradients",
                    .edits = {{EDIT_REMOVE, "zero_optimization.zero_hpz_partition_size", NULL},
                              {EDIT_REMOVE, "zero_optimization.zero_quantized_gradients", NULL}}});
-    if (r->strategy == STRATEGY_ZEROPP && r->hpz && r->offload_param != OFFLOAD_NONE)
+    bool offload = r->offload_param != OFFLOAD_NONE || r->offload_optimizer != OFFLOAD_NONE;
+    if (r->strategy == STRATEGY_ZEROPP && r->hpz && offload)
         check_add(k, (struct finding){.id = "hpz-offload",
                                       .severity = SEVERITY_WARNING,
-                                      .path = "recipe.offload_param",
-                                      .text = "hpZ with parameter offload keeps its secondary copy "
-                                              "in host memory: little tested, and every gather "
-                                              "crosses PCIe",
+                                      .path = r->offload_param ? "recipe.offload_param"
+                                                               : "recipe.offload_optimizer",
+                                      .text = "hpZ together with offload is little tested: with "
+                                              "parameter offload its secondary copy lives in host "
+                                              "memory and every gather crosses PCIe",
                                       .fix = "one of the two"});
 }
 
+static void rule_nvme_checkpoint(struct check *k) {
+    struct version v = {0};
+    struct err ignored = {0};
+    bool nvme = k->r->offload_param == OFFLOAD_NVME || k->r->offload_optimizer == OFFLOAD_NVME;
+    if (!nvme || !version_parse(k->r->framework_version, &v, &ignored))
+        return;
+    bool old = version_before(&v, 0, 13, 0);
+    check_add(k, (struct finding){.id = "nvme-checkpoint",
+                                  .severity = old ? SEVERITY_WARNING : SEVERITY_INFO,
+                                  .path = k->r->offload_param == OFFLOAD_NVME
+                                              ? "recipe.offload_param"
+                                              : "recipe.offload_optimizer",
+                                  .text = "states on NVMe are saved by copying the swap folder: "
+                                          "early releases refuse to save, and a checkpoint needs "
+                                          "the same number of ranks",
+                                  .fix = "save and load once before the long run"});
+}
+
 check_rule *const check_rules_deepspeed[] = {
-    rule_bucket_size,
-    rule_bucket_unit,
-    rule_overlap,
-    rule_stage2_accumulation,
-    rule_nvme_buffers,
-    rule_nvme_param_buffer,
-    rule_swap_memory,
-    rule_ratio,
-    rule_super_offload,
-    rule_sub_groups,
-    rule_prefetch,
-    rule_persistence,
-    rule_live_parameters,
-    rule_doubled_traffic,
-    rule_accumulation_type,
-    rule_zero_init,
-    rule_moe_leaf,
-    rule_hierarchy,
-    NULL,
+    rule_bucket_size,     rule_bucket_unit,       rule_overlap,           rule_stage2_accumulation,
+    rule_nvme_buffers,    rule_nvme_param_buffer, rule_swap_memory,       rule_ratio,
+    rule_super_offload,   rule_sub_groups,        rule_prefetch,          rule_persistence,
+    rule_live_parameters, rule_doubled_traffic,   rule_accumulation_type, rule_zero_init,
+    rule_moe_leaf,        rule_hierarchy,         rule_nvme_checkpoint,   NULL,
 };

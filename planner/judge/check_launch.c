@@ -151,14 +151,39 @@ static void rule_environment(struct check *k) {
 
 static void rule_core_binding(struct check *k) {
     const struct recipe *r = &k->out->recipe;
-    if (r->offload_optimizer == OFFLOAD_NONE || !recipe_is_deepspeed(r) || check_node_ranks(k) < 2)
+    double cores = k->c->cpu_cores.value / (double)check_node_ranks(k);
+    if (r->offload_optimizer == OFFLOAD_NONE || check_node_ranks(k) < 2)
         return;
+    const char *threads =
+        arena_printf(k->a, "OMP_NUM_THREADS=%.0f (cores per rank), with numactl", cores);
     check_add(k, (struct finding){.id = "bind-cores",
                                   .severity = SEVERITY_INFO,
                                   .path = "recipe.offload_optimizer",
-                                  .text = "ranks of a node share its cores for CPU Adam",
-                                  .fix = "launch with `deepspeed --bind_cores_to_rank`"});
+                                  .text = "ranks of a node share its cores for the CPU optimizer",
+                                  .fix = recipe_is_deepspeed(r)
+                                             ? "launch with `deepspeed --bind_cores_to_rank`"
+                                             : threads});
+}
+
+// GeForce and workstation cards of these generations have no peer access over PCIe.
+static void rule_peer_access(struct check *k) {
+    static const char *const cards[] = {"RTX 4090", "RTX 5090", "RTX 6000 Ada"};
+    bool without = false;
+    for (size_t i = 0; i < sizeof cards / sizeof cards[0]; i++)
+        without |= k->c->gpu.name && strstr(k->c->gpu.name, cards[i]) != NULL;
+    if (!without || k->c->intra_fabric != FABRIC_PCIE || check_node_ranks(k) < 2 ||
+        (k->c->name && strstr(k->c->name, "p2p")))
+        return;
+    check_add(k, (struct finding){.id = "no-peer-access",
+                                  .severity = SEVERITY_INFO,
+                                  .path = k->c->name,
+                                  .text = arena_printf(k->a,
+                                                       "%s has no peer access: collectives are "
+                                                       "staged through host memory",
+                                                       k->c->gpu.name),
+                                  .fix = "strategies that send less: ddp or zero1 with "
+                                         "accumulation, LoRA"});
 }
 
 check_rule *const check_rules_launch[] = {rule_processes, rule_environment, rule_core_binding,
-                                          NULL};
+                                          rule_peer_access, NULL};
