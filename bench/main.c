@@ -30,9 +30,12 @@ static const char *const collectives_examples[] = {
 LOCAL(copy);
 LOCAL(adam);
 LOCAL(gemm);
+LOCAL(nvme);
 static const char *const copy_examples[] = {"shardbench copy --bytes 16MiB", NULL};
 static const char *const adam_examples[] = {"shardbench adam --variant scalar,reference", NULL};
 static const char *const gemm_examples[] = {"shardbench gemm --shape 256x256x256", NULL};
+
+static const char *const nvme_examples[] = {"shardbench nvme --folder . --max-bytes 64MiB", NULL};
 
 static const struct command commands[] = {
     {.opt = {.name = "collectives",
@@ -60,6 +63,12 @@ static const struct command commands[] = {
              .tables = gemm_tables,
              .examples = gemm_examples},
      .run = command_gemm},
+    {.opt = {.name = "nvme",
+             .summary = "Storage: reads, writes and the swap of optimizer states",
+             .positional = "",
+             .tables = nvme_tables,
+             .examples = nvme_examples},
+     .run = command_nvme},
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 

@@ -6,6 +6,7 @@
 #include "bench/backend_adam.h"
 #include "bench/backend_host.h"
 #include "bench/backend_null.h"
+#include "bench/backend_nvme.h"
 #include "bench/bench_features.h"
 
 #if BENCH_HAVE_MPI
@@ -13,7 +14,7 @@
 #endif
 
 const struct backend *const backend_registry[] = {
-    &backend_null, &backend_host, &backend_adam,
+    &backend_null, &backend_host, &backend_adam, &backend_nvme,
 #if BENCH_HAVE_MPI
     &backend_mpi,
 #endif

@@ -41,7 +41,7 @@ struct backend_config run_config(const struct run *r) {
         .devices = o->devices,
         .threads = o->threads,
         .timeout_s = o->timeout_s,
-        .fault = o->fault,
+        .fault = o->no_uring ? "no-uring" : o->fault,
     };
 }
 

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string.h>
+
+#include "base/units.h"
+#include "bench/backend_nvme.h"
+#include "bench/commands.h"
+
+#define BLOCK_GRAIN 4096
+
+static bool add_point(struct run *r, struct point_list *list, const char *const *text,
+                      struct err *e) {
+    struct bench_point p = {.kind = "nvme", .direction = text[0]};
+    if (!units_parse_bytes(text[1], &p.block_bytes, e) ||
+        !units_parse_count(text[2], &p.queue_depth, e) || !units_parse_count(text[3], &p.jobs, e))
+        return false;
+    if (p.block_bytes == 0 || p.block_bytes % BLOCK_GRAIN != 0 || p.block_bytes > UNITS_GIB)
+        return err_set(e, ERR_USAGE, "--block: %s is not a multiple of 4 KiB up to 1 GiB", text[1]);
+    if (p.queue_depth == 0 || p.queue_depth > 1024 || p.jobs == 0 || p.jobs > 256)
+        return err_set(e, ERR_USAGE, "--depth goes from 1 to 1024 and --jobs from 1 to 256");
+    p.payload_bytes = backend_nvme_payload(p.direction, p.block_bytes, p.queue_depth, p.jobs);
+    run_add_point(r, list, &p);
+    return true;
+}
+
+bool command_nvme(struct run *r, const struct opt_texts *rest, struct err *e) {
+    static const char *const known[] = {"read", "write", "mixed", "swap", "swap_pipelined"};
+    const struct options *o = r->options;
+    struct point_list list = {0};
+    (void)rest;
+    for (size_t i = 0; i < o->patterns.count; i++) {
+        const char *nearest = kinds_nearest(known, 5, o->patterns.items[i]);
+        if (kinds_find(known, 5, o->patterns.items[i]) < 0)
+            return err_set(e, ERR_USAGE, "--pattern: no \"%s\"%s%s", o->patterns.items[i],
+                           nearest ? "; nearest is " : "", nearest ? nearest : "");
+        for (size_t b = 0; b < o->blocks.count; b++)
+            for (size_t d = 0; d < o->depths.count; d++)
+                for (size_t j = 0; j < o->jobs.count; j++) {
+                    const char *text[] = {known[kinds_find(known, 5, o->patterns.items[i])],
+                                          o->blocks.items[b], o->depths.items[d], o->jobs.items[j]};
+                    if (!add_point(r, &list, text, e))
+                        return false;
+                }
+    }
+    return run_points(r, backend_find("nvme"), &list, e);
+}
