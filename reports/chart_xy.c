@@ -11,10 +11,11 @@
 #define HEIGHT 400
 #define TOP 0.06
 #define BOTTOM 0.15
+#define LARGEST 1e100 // beyond this an axis loses its ticks; false for NAN too
 #define NAME_LIMIT 34
 
 static bool usable(const struct chart_xy *c, double x, double y) {
-    return isfinite(x) && isfinite(y) && (!c->x.log || x > 0) && (!c->y.log || y > 0);
+    return fabs(x) < LARGEST && fabs(y) < LARGEST && (!c->x.log || x > 0) && (!c->y.log || y > 0);
 }
 
 static void extent(double *low, double *high, double v) {
@@ -59,7 +60,7 @@ static void write_cells(struct plot *p, const struct chart_xy *c, const struct c
         if (!usable(c, s->x[i], s->y[i]))
             continue;
         double x = axis_fraction(&c->x, s->x[i]), y = axis_fraction(&c->y, s->y[i]);
-        if (x < 0 || x > 1 || y < 0 || y > 1)
+        if (!(x >= 0 && x <= 1 && y >= 0 && y <= 1))
             continue;
         size_t cell = (size_t)(x * (ACROSS - 1)) * DOWN + (size_t)(y * (DOWN - 1));
         if (seen && seen[cell])
@@ -82,7 +83,7 @@ static void write_columns(struct plot *p, const struct chart_xy *c, const struct
         double column = floor(axis_fraction(&c->x, s->x[i]) * COLUMNS);
         size_t pick[4] = {i, i, i, i};
         for (; i < s->count && usable(c, s->x[i], s->y[i]) &&
-               floor(axis_fraction(&c->x, s->x[i]) * COLUMNS) == column;
+               (i == pick[0] || floor(axis_fraction(&c->x, s->x[i]) * COLUMNS) == column);
              i++) {
             pick[1] = s->y[i] < s->y[pick[1]] ? i : pick[1];
             pick[2] = s->y[i] > s->y[pick[2]] ? i : pick[2];

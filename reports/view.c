@@ -85,7 +85,7 @@ size_t view_count(struct view v) {
 
 double view_item_number(const cJSON *object, const char *key) {
     const cJSON *c = find_item(object, key);
-    return cJSON_IsNumber(c) && isfinite(c->valuedouble) ? c->valuedouble : NAN;
+    return cJSON_IsNumber(c) && fabs(c->valuedouble) < VIEW_LARGEST ? c->valuedouble : NAN;
 }
 
 const char *view_item_string(const cJSON *object, const char *key) {

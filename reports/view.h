@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#define VIEW_LARGEST 1e100 // no quantity of a run is larger; beyond it sums and axes overflow
+
 // `item` NULL means absent. `path` is "$.plans[0].memory", owned by `arena`. Copy freely.
 struct view {
     const cJSON *item;
@@ -26,9 +28,10 @@ bool view_is_scalar(struct view v);  // number, string, true, false or null
 bool view_is_missing(struct view v); // absent or null
 size_t view_count(struct view v);    // elements or members; 0 when absent
 
-double view_number(struct view v, const char *dotted);      // NAN when absent, null or not a number
-const char *view_string(struct view v, const char *dotted); // NULL when absent or not text
-int view_bool(struct view v, const char *dotted);           // 1, 0, or -1 when absent
+double view_number(struct view v, const char *dotted); // NAN when absent, not a number or beyond
+                                                       // VIEW_LARGEST
+const char *view_string(struct view v, const char *dotted);         // NULL when absent or not text
+int view_bool(struct view v, const char *dotted);                   // 1, 0, or -1 when absent
 double view_item_number(const cJSON *object, const char *key);      // the same on a bare item
 const char *view_item_string(const cJSON *object, const char *key); // without building a path
 

@@ -29,6 +29,7 @@ ALL = (
     "empty",
     "one",
     "many",
+    "extreme",
 )
 
 failures = []
