@@ -424,6 +424,26 @@ static bool read_fsdp(struct acc *c, const yaml_node_t *root) {
     return walk(c, fsdp, fsdp_keys, "fsdp_config.");
 }
 
+// accelerate checks these itself (utils/dataclasses.py, _deepspeed_config_checks).
+static bool refuse_beside_file(struct acc *c, const yaml_node_t *root, const yaml_node_t *map) {
+    static const char *const names[] = {
+        "gradient_accumulation_steps", "gradient_clipping",      "zero_stage",
+        "offload_optimizer_device",    "offload_param_device",   "offload_param_nvme_path",
+        "offload_optimizer_nvme_path", "zero3_save_16bit_model", "mixed_precision",
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        bool top = strcmp(names[i], "mixed_precision") == 0;
+        const yaml_node_t *n = find(c, top ? root : map, names[i]);
+        const char *path =
+            arena_printf(c->x->arena, "%s%s", top ? "" : "deepspeed_config.", names[i]);
+        if (n != NULL && !refuse(c, n, path,
+                                 "accelerate refuses this key beside "
+                                 "deepspeed_config_file; it belongs in that file"))
+            return false;
+    }
+    return true;
+}
+
 static bool read_deepspeed(struct acc *c, const yaml_node_t *root) {
     static const enum strategy stages[] = {STRATEGY_DDP, STRATEGY_ZERO1, STRATEGY_ZERO2,
                                            STRATEGY_ZERO3};
@@ -443,7 +463,8 @@ static bool read_deepspeed(struct acc *c, const yaml_node_t *root) {
             c->x->facts->deepspeed_file = path;
         struct config_text t = {.name = path};
         t.text = import_text_read(path, c->x->arena, &t.bytes, c->e);
-        if (t.text == NULL || !recipe_parse_deepspeed(&t, c->x, &c->r, c->e))
+        if (t.text == NULL || !recipe_parse_deepspeed(&t, c->x, &c->r, c->e) ||
+            !refuse_beside_file(c, root, map))
             return false;
         return walk(c, map, deepspeed_keys, "deepspeed_config.");
     }

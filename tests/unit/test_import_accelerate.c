@@ -225,6 +225,11 @@ static void test_points_to_a_deepspeed_file(void **state) {
     assert_string_equal(field(&x, "precision"), "bf16-mixed");
     assert_string_equal(field(&x, "zero_init"), "false");
     arena_destroy(x.a);
+    strcat(text, "mixed_precision: bf16\n");
+    x = read_text(text, false);
+    assert_false(x.ok);
+    assert_non_null(strstr(x.e.text, "mixed_precision: accelerate refuses this key beside"));
+    arena_destroy(x.a);
     unlink(path);
 }
 
