@@ -36,6 +36,7 @@ static bool build(struct step_builder *b, struct err *e) {
     step_build_optimizer(b);
     uint32_t end = b->last[STREAM_COMPUTE];
     b->phase = STEP_OPTIMIZER;
+    step_release(b, b->kept_grad_bytes); // zero_grad
     step_host(b, OP_STEP_HOST, step_host_s, 0, end);
     return true;
 }
@@ -145,9 +146,26 @@ static bool interval(const struct step_builder *b, const struct step_account *a,
     return true;
 }
 
+// What is allocated when the step starts, and what the optimizer takes while it runs.
+static bool start_memory(struct step_builder *b, struct err *e) {
+    struct memory m;
+    if (!b->memory)
+        return true;
+    if (!memory_estimate(b->model, b->cluster, b->recipe, &m, e))
+        return false;
+    // Gradients come and go within the step; ZeRO-3 holds their buffer and bucket throughout.
+    b->steady_bytes = (double)m.steady_bytes;
+    if (recipe_is_stage3(b->recipe))
+        b->steady_bytes += (double)m.classes_bytes[MEMORY_BUCKET];
+    else
+        b->steady_bytes -= (double)m.classes_bytes[MEMORY_GRADS];
+    b->step_transient_bytes = (double)m.classes_bytes[MEMORY_STEP_TRANSIENT];
+    return true;
+}
+
 static bool prepare(const struct step_request *q, struct arena *a, struct step_builder *b,
                     struct err *e) {
-    if (!step_builder_init(b, q, a, e) || !build(b, e))
+    if (!step_builder_init(b, q, a, e) || !start_memory(b, e) || !build(b, e))
         return false;
     set_capacities(b);
     return true;

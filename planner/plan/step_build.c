@@ -62,8 +62,22 @@ static struct step_meta *meta_slot(struct step_builder *b, uint32_t id) {
     return &b->meta[id];
 }
 
+void step_claim(struct step_builder *b, double bytes) {
+    if (b->memory)
+        b->claim_bytes += floor(bytes);
+}
+
 void step_release(struct step_builder *b, double bytes) {
-    b->free_bytes += bytes;
+    if (b->memory)
+        b->free_bytes += floor(bytes);
+}
+
+void step_keep_gradients(struct step_builder *b, double bytes, double at_most) {
+    double kept = fmin(bytes, at_most - b->kept_grad_bytes);
+    if (!b->memory || kept <= 0)
+        return;
+    step_claim(b, kept);
+    b->kept_grad_bytes += floor(kept);
 }
 
 // Streams are FIFO, so the later of two tasks of one stream stands for both.
@@ -97,10 +111,10 @@ uint32_t step_add(struct step_builder *b, const struct step_task *t) {
         .host_blocking = t->host_blocking,
         .issue_overlaps = t->issue_overlaps,
         .demand_count = t->demand_count,
-        .alloc_bytes_at_start = (int64_t)t->alloc_bytes,
-        .free_bytes_at_end = (int64_t)(t->free_bytes + b->free_bytes),
+        .alloc_bytes_at_start = (int64_t)b->claim_bytes,
+        .free_bytes_at_end = (int64_t)b->free_bytes,
     };
-    b->hook_s = b->free_bytes = 0;
+    b->hook_s = b->claim_bytes = b->free_bytes = 0;
     for (uint32_t i = 0; i < t->dep_count; i++)
         if (t->deps[i] != SIM_NONE)
             s.deps[s.dep_count++] = t->deps[i];
@@ -202,8 +216,6 @@ uint32_t step_collective(struct step_builder *b, const struct step_collective *c
                           .deps = {c->dep},
                           .dep_count = 1,
                           .host_blocking = c->host_blocking,
-                          .alloc_bytes = c->alloc_bytes,
-                          .free_bytes = c->free_bytes,
                           .collective = c->collective,
                           .dtype = c->dtype,
                           .group = c->group,
@@ -291,11 +303,12 @@ uint32_t step_compute(struct step_builder *b, uint32_t unit, bool backward) {
                           .issue_s = c->issue_s,
                           .issue_overlaps = true,
                           .low = c->duration_s > 0 ? c->low_s / c->duration_s : 1,
-                          .high = c->duration_s > 0 ? c->high_s / c->duration_s : 1,
-                          .alloc_bytes = backward ? k->backward_bytes : k->kept_bytes,
-                          .free_bytes = backward ? k->backward_bytes + k->kept_bytes : 0};
+                          .high = c->duration_s > 0 ? c->high_s / c->duration_s : 1};
     demand(&t, RESOURCE_SM, 1);
     demand(&t, RESOURCE_HBM, c->memory_bytes / c->duration_s);
+    step_claim(b, backward ? k->backward_bytes : k->kept_bytes);
+    if (backward)
+        step_release(b, floor(k->backward_bytes) + floor(k->kept_bytes));
     uint32_t id = step_add(b, &t);
     if (k->unit->kind == UNIT_BLOCK && (b->recipe->tp > 1 || b->recipe->cp > 1))
         step_stream_wait(b, STREAM_COMPUTE, exchange(b, unit, backward));

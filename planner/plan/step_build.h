@@ -158,11 +158,13 @@ struct step_builder {
     enum step_phase phase;
     uint32_t last[STEP_STREAM_COUNT]; // last task of each stream or SIM_NONE
     uint32_t wait[STEP_STREAM_COUNT]
-                 [STEP_WAITS]; // stream waits to put on its next task, or SIM_NONE
-    double steady_bytes;       // allocated between steps, where the memory curve starts
-    double persistent;         // elements ZeRO-3 keeps gathered
-    double free_bytes;         // to leave at the end of the next task
-    double hook_s;             // host time to add to the next task issued
+                 [STEP_WAITS];      // stream waits to put on its next task, or SIM_NONE
+    double steady_bytes;            // allocated between steps, where the memory curve starts
+    double persistent;              // elements ZeRO-3 keeps gathered
+    double claim_bytes, free_bytes; // for the next task
+    double kept_grad_bytes;         // gradients held until the optimizer is done
+    double step_transient_bytes;    // the optimizer's own working memory
+    double hook_s;                  // host time to add to the next task issued
 };
 
 // A task before it is added. Zero-initialised fields mean "no".
@@ -177,7 +179,6 @@ struct step_task {
     struct sim_demand demands[SIM_DEMANDS_MAX];
     uint32_t demand_count;
     bool host_blocking, issue_overlaps;
-    double alloc_bytes, free_bytes;
     enum collective collective;
     enum dtype dtype;
     enum transfer_group group;
@@ -191,8 +192,12 @@ uint32_t step_add(struct step_builder *b, const struct step_task *t);
 // The next task of `stream` also waits for `task` (SIM_NONE: nothing). At most STEP_WAITS are held.
 void step_stream_wait(struct step_builder *b, enum step_stream stream, uint32_t task);
 
-// The next task also frees these bytes at its end.
+// The next task also takes these bytes at its start, or frees them at its end. Only the memory
+// curve sees them: without want_timeline nothing is tracked.
+void step_claim(struct step_builder *b, double bytes);
 void step_release(struct step_builder *b, double bytes);
+// Gradients that stay until the optimizer is done; counted once however often they are added to.
+void step_keep_gradients(struct step_builder *b, double bytes, double at_most);
 
 // One compute task of a unit in the current phase, with its tensor-parallel exchange.
 uint32_t step_compute(struct step_builder *b, uint32_t unit, bool backward);
@@ -209,7 +214,6 @@ struct step_collective {
     double payload_bytes;  // full buffer
     uint32_t unit, dep;    // dep: SIM_NONE for none
     bool host_blocking;
-    double alloc_bytes, free_bytes;
 };
 uint32_t step_collective(struct step_builder *b, const struct step_collective *c);
 struct step_copy {

@@ -66,6 +66,7 @@ static void backward_ddp(struct ddp *d, bool sync) {
     d->cap_bytes = (double)r->ddp_first_bucket_bytes;
     for (uint32_t i = b->unit_count; i-- > 0;) {
         double bytes = b->classes[b->units[i].class].trainable * b->sizes.reduce;
+        step_keep_gradients(b, bytes, b->trainable * b->sizes.reduce);
         step_compute(b, i, true);
         if (bytes > 0) // gradients into their bucket views, or added to what is there
             step_kernel(b, OP_GRAD_COPY, STREAM_COMPUTE, i, 2 * bytes);
@@ -155,6 +156,9 @@ static void flush(struct zero12 *z, uint32_t unit) {
         c.collective = COLLECTIVE_REDUCE;
     }
     step_stream_wait(b, stream, step_collective(b, &c));
+    if (r->strategy == STRATEGY_ZERO2 && r->offload_optimizer == OFFLOAD_NONE)
+        step_keep_gradients(b, z->filled / (double)b->shard * b->sizes.grad,
+                            b->trainable / (double)b->shard * b->sizes.grad);
     z->previous = step_kernel(b, OP_GRAD_COPY, stream, unit, 2 * bytes / (double)b->shard);
     if (r->offload_optimizer != OFFLOAD_NONE)
         offload_gradients(z, z->filled, stream);
@@ -182,9 +186,22 @@ static void fill(struct zero12 *z, uint32_t unit) {
 static void backward_zero(struct zero12 *z) {
     struct step_builder *b = z->b;
     b->phase = STEP_BACKWARD;
+    const struct recipe *r = b->recipe;
+    double buckets =
+        r->contiguous_gradients && z->reduces
+            ? (double)r->reduce_bucket_elements * b->sizes.reduce * (recipe_overlaps(r) ? 2 : 1)
+            : 0;
+    step_claim(b, buckets);
     for (uint32_t i = b->unit_count; i-- > 0;) {
         double bytes = b->classes[b->units[i].class].trainable * b->sizes.grad;
+        bool kept = z->reduces && b->recipe->strategy == STRATEGY_ZERO2;
+        if (kept)
+            step_claim(b, bytes);
+        else
+            step_keep_gradients(b, bytes, b->trainable * b->sizes.grad);
         step_compute(b, i, true);
+        if (kept)
+            step_release(b, bytes);
         if (bytes > 0 && z->reduces)
             step_kernel(b, OP_GRAD_COPY, STREAM_COMPUTE, i, 2 * bytes);
         else if (bytes > 0 && z->micro > 0)
@@ -200,6 +217,7 @@ static void backward_zero(struct zero12 *z) {
             fill(z, i);
     flush(z, 0);
     step_stream_wait(b, STREAM_COMPUTE, z->previous);
+    step_release(b, buckets);
     if (recipe_overlaps(b->recipe) && z->previous != SIM_NONE)
         sim_host_wait(b->sim, z->previous); // device-wide synchronize of the epilogue
 }

@@ -16,7 +16,7 @@ struct fsdp1 {
     uint32_t frees[INFLIGHT_MAX + 1]; // compute tasks after which a unit was freed, oldest first
     uint32_t free_count;
     uint32_t last_gather, final;
-    bool sync;
+    bool sync, unsharded_sum; // unsharded_sum: gradients of earlier micro-steps wait
 };
 
 static bool gathers(const struct fsdp1 *f) {
@@ -70,8 +70,8 @@ static void unshard(struct fsdp1 *f, uint32_t group) {
                                 .stride = b->recipe->tp,
                                 .payload_bytes = g->elements * b->sizes.gather,
                                 .unit = g->first,
-                                .dep = b->last[STREAM_COPY],
-                                .alloc_bytes = g->elements * b->sizes.gather};
+                                .dep = b->last[STREAM_COPY]};
+    step_claim(b, g->elements * b->sizes.gather);
     f->last_gather = step_collective(b, &c);
     f->issued[group] = true;
 }
@@ -98,8 +98,11 @@ static void forward(struct fsdp1 *f) {
             use(f, group, hook_forward_s);
         if (b->recipe->forward_prefetch && group != 0 && group + 1 < b->group_count)
             unshard(f, group + 1);
+        bool frees = i == b->groups[group].last && frees_after_forward(f, group);
+        if (frees)
+            step_release(b, b->groups[group].elements * b->sizes.gather);
         uint32_t id = step_compute(b, i, false);
-        if (i == b->groups[group].last && frees_after_forward(f, group)) {
+        if (frees) {
             f->unsharded[group] = false;
             record_free(f, id);
         }
@@ -117,6 +120,13 @@ static void reduce(struct fsdp1 *f, const struct step_group *g) {
     const struct recipe *r = b->recipe;
     bool sharded = gathers(f);
     step_stream_wait(b, STREAM_REDUCE, b->last[STREAM_COMPUTE]);
+    bool casts = b->sizes.gather != b->sizes.reduce;
+    if (casts) {
+        step_claim(b, g->trainable * b->sizes.reduce);
+        step_release(b, g->trainable * b->sizes.gather);
+    }
+    if (f->unsharded_sum)
+        step_release(b, g->trainable * b->sizes.gather);
     double passes = b->sizes.gather + b->sizes.reduce; // cast and pre-divide in one read and write
     uint32_t cast = step_kernel(b, OP_GRAD_COPY, STREAM_REDUCE, g->first, g->trainable * passes);
     struct step_collective c = {.op = OP_REDUCE,
@@ -130,6 +140,9 @@ static void reduce(struct fsdp1 *f, const struct step_group *g) {
                                 .payload_bytes = g->trainable * b->sizes.reduce,
                                 .unit = g->first,
                                 .dep = cast};
+    step_release(b, g->trainable * b->sizes.reduce);
+    step_keep_gradients(b, g->trainable / (double)b->shard * b->sizes.param,
+                        b->trainable / (double)b->shard * b->sizes.param);
     c.dep = step_collective(b, &c);
     if (sharded && b->replicas > 1) {
         c.op = OP_REPLICA_REDUCE;
@@ -166,19 +179,27 @@ static void backward(struct fsdp1 *f) {
             use(f, group, hook_backward_s);
             prefetch(f, group, PREFETCH_BACKWARD_PRE);
         }
+        bool frees =
+            i == g->first && gathers(f) && (f->sync || frees_after_forward(f, group) || g->root);
+        step_claim(b, b->classes[b->units[i].class].trainable * b->sizes.gather);
+        if (frees)
+            step_release(b, g->elements * b->sizes.gather);
         uint32_t id = step_compute(b, i, true);
         if (i != g->first)
             continue;
-        if (gathers(f) && (f->sync || frees_after_forward(f, group) || g->root)) {
+        if (frees) {
             f->unsharded[group] = false;
             record_free(f, id);
         }
-        prefetch(f, group, PREFETCH_BACKWARD_POST);
+        if (group != 0) // nothing follows the root
+            prefetch(f, group, PREFETCH_BACKWARD_POST);
         if (g->trainable > 0 && f->sync)
             reduce(f, g);
-        else if (g->trainable > 0) // unsharded gradients add up in the compute type
+        else if (g->trainable > 0) { // unsharded gradients add up in the compute type
+            step_release(b, f->unsharded_sum ? g->trainable * b->sizes.gather : 0);
             step_kernel(b, OP_ACCUMULATE, STREAM_COMPUTE, g->first,
                         3 * g->trainable * b->sizes.gather);
+        }
     }
     step_stream_wait(b, STREAM_COMPUTE, f->final);
     if (b->recipe->offload_param == OFFLOAD_CPU && f->final != SIM_NONE)
@@ -194,5 +215,6 @@ void step_build_fsdp1(struct step_builder *b) {
         f.sync = !r->no_sync || micro + 1 == r->grad_accum;
         forward(&f);
         backward(&f);
+        f.unsharded_sum = !f.sync;
     }
 }

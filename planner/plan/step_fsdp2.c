@@ -21,6 +21,7 @@ struct fsdp2 {
     uint32_t last_reduce; // reduce-scatter whose input is still held
     uint32_t final;       // last post-reduce task
     bool sync;            // this micro-step reduces
+    bool unsharded_sum;   // gradients of earlier micro-steps wait unsharded
 };
 
 static double gathered_bytes(const struct fsdp2 *f, uint32_t group) {
@@ -68,20 +69,23 @@ static void issue_gather(struct fsdp2 *f, uint32_t group, bool backward) {
                                 .stride = r->tp,
                                 .payload_bytes = gathered_bytes(f, group),
                                 .unit = g->first,
-                                .dep = b->last[STREAM_COPY],
-                                .alloc_bytes = gathered_bytes(f, group)};
+                                .dep = b->last[STREAM_COPY]};
+    step_claim(b, gathered_bytes(f, group));
     if (!backward) {
-        c.free_bytes = f->held_bytes;
+        step_release(b, f->held_bytes);
         f->held_bytes = gathered_bytes(f, group);
     }
     f->groups[group].gather = step_collective(b, &c);
 }
 
-static uint32_t copy_out(struct fsdp2 *f, uint32_t group) {
+static uint32_t copy_out(struct fsdp2 *f, uint32_t group, bool backward) {
     struct step_builder *b = f->b;
     step_stream_wait(b, STREAM_COMPUTE, f->groups[group].gather);
     f->groups[group].gather = SIM_NONE;
     f->groups[group].unsharded = true;
+    step_claim(b, gathered_bytes(f, group));
+    if (backward)
+        step_release(b, gathered_bytes(f, group));
     return step_kernel(b, OP_COPY_OUT, STREAM_COMPUTE, b->groups[group].first,
                        2 * gathered_bytes(f, group));
 }
@@ -94,7 +98,7 @@ static void unshard_forward(struct fsdp2 *f, uint32_t group) {
     if (f->groups[group].gather == SIM_NONE)
         issue_gather(f, group, false);
     step_stream_wait(b, STREAM_COPY, f->held);
-    f->held = copy_out(f, group);
+    f->held = copy_out(f, group, false);
     if (b->recipe->forward_prefetch && group + 1 < b->group_count && !b->groups[group].root)
         issue_gather(f, group + 1, false);
 }
@@ -108,10 +112,14 @@ static void forward(struct fsdp2 *f) {
     for (uint32_t i = 0; i < b->unit_count; i++) {
         uint32_t group = b->units[i].group;
         unshard_forward(f, group);
-        step_compute(b, i, false);
-        if (i == b->groups[group].last && reshards(f, group))
+        bool frees = i == b->groups[group].last && reshards(f, group);
+        if (frees) {
+            step_release(b, gathered_bytes(f, group));
             f->groups[group].unsharded = false;
+        }
+        step_compute(b, i, false);
     }
+    step_release(b, f->held_bytes);
     f->held_bytes = 0;
 }
 
@@ -122,7 +130,7 @@ static void unshard_backward(struct fsdp2 *f, uint32_t group) {
         return;
     if (f->groups[group].gather == SIM_NONE)
         issue_gather(f, group, true);
-    uint32_t out = copy_out(f, group);
+    uint32_t out = copy_out(f, group, true);
     step_stream_wait(b, STREAM_COPY, out);
 }
 
@@ -135,11 +143,15 @@ static void prefetch_backward(struct fsdp2 *f, uint32_t group) {
         issue_gather(f, before, true);
 }
 
+static double keeps_bytes(const struct fsdp2 *f, const struct step_group *g) {
+    const struct step_sizes *s = &f->b->sizes;
+    return g->trainable * (s->reduce != s->gather ? s->reduce : s->gather);
+}
+
 static void keep_unsharded_gradients(struct fsdp2 *f, const struct step_group *g) {
     struct step_builder *b = f->b;
-    double kept = b->sizes.reduce != b->sizes.gather ? b->sizes.reduce : b->sizes.gather;
     step_kernel(b, OP_ACCUMULATE, STREAM_COMPUTE, g->first,
-                g->trainable * (b->sizes.gather + 2 * kept));
+                g->trainable * b->sizes.gather + 2 * keeps_bytes(f, g));
 }
 
 static void gradients_to_host(struct fsdp2 *f, const struct step_group *g, bool first_micro) {
@@ -160,10 +172,18 @@ static void post_backward(struct fsdp2 *f, uint32_t group, bool first_micro) {
     if (g->trainable == 0)
         return;
     if (!f->sync) {
+        // The sum stays unsharded; a further micro-step's own gradients are freed once added.
+        double kept = keeps_bytes(f, g), own = g->trainable * b->sizes.gather;
+        step_release(b, f->unsharded_sum ? own : 0);
+        step_claim(b, f->unsharded_sum ? 0 : kept - own);
         keep_unsharded_gradients(f, g);
         return;
     }
     step_stream_wait(b, STREAM_COMPUTE, f->last_reduce);
+    step_claim(b, g->trainable * b->sizes.reduce);
+    step_release(b, g->trainable * b->sizes.gather);
+    if (f->unsharded_sum)
+        step_release(b, keeps_bytes(f, g));
     uint32_t copied = step_kernel(b, OP_GRAD_COPY, STREAM_COMPUTE, g->first,
                                   g->trainable * (b->sizes.gather + b->sizes.reduce));
     struct step_collective c = {.op = OP_REDUCE,
@@ -176,6 +196,9 @@ static void post_backward(struct fsdp2 *f, uint32_t group, bool first_micro) {
                                 .payload_bytes = g->trainable * b->sizes.reduce,
                                 .unit = g->first,
                                 .dep = copied};
+    step_release(b, g->trainable * b->sizes.reduce);
+    step_keep_gradients(b, g->trainable / (double)b->shard * b->sizes.param,
+                        b->trainable / (double)b->shard * b->sizes.param);
     c.dep = f->final = f->last_reduce = step_collective(b, &c);
     if (b->replicas > 1) {
         c.op = OP_REPLICA_REDUCE;
@@ -203,6 +226,9 @@ static void backward(struct fsdp2 *f, bool first_micro) {
             unshard_backward(f, group);
             prefetch_backward(f, group);
         }
+        step_claim(b, b->classes[b->units[i].class].trainable * b->sizes.gather);
+        if (i == b->groups[group].first)
+            step_release(b, gathered_bytes(f, group));
         step_compute(b, i, true);
         if (i == b->groups[group].first)
             post_backward(f, group, first_micro);
@@ -220,5 +246,6 @@ void step_build_fsdp2(struct step_builder *b) {
         f.sync = !r->no_sync || micro + 1 == r->grad_accum;
         forward(&f);
         backward(&f, micro == 0);
+        f.unsharded_sum = !f.sync;
     }
 }

@@ -69,8 +69,11 @@ static void optimize_on_gpu(struct step_builder *b, double elements) {
                           .seconds = compute_optimizer_s(b->cluster, b->recipe, elements) /
                                      b->scale.compute};
     t.bytes = isfinite(b->rates.hbm_bytes_per_s) ? t.seconds * b->rates.hbm_bytes_per_s : 0;
-    if (b->recipe->optimizer != OPTIMIZER_NONE && elements > 0)
-        step_add(b, &t);
+    if (b->recipe->optimizer == OPTIMIZER_NONE || elements <= 0)
+        return;
+    step_claim(b, b->step_transient_bytes);
+    step_release(b, b->step_transient_bytes);
+    step_add(b, &t);
 }
 
 // CPU Adam over this rank's elements while every rank of the node steps its own.

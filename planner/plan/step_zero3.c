@@ -104,8 +104,8 @@ static void issue_gather(struct zero3_step *z, uint64_t elements, uint32_t unit,
         .stride = r->tp,
         .payload_bytes = n * parameter_bytes(z),
         .unit = unit,
-        .dep = b->last[z->gather_stream],
-        .alloc_bytes = n * b->sizes.gather};
+        .dep = b->last[z->gather_stream]};
+    step_claim(b, n * b->sizes.gather);
     z->gather_task[z->gather_count] = step_collective(b, &c);
     z->gather_bytes[z->gather_count++] = n * b->sizes.gather;
 }
@@ -230,6 +230,7 @@ static void fill(struct zero3_step *z, uint32_t unit, bool boundary) {
         return;
     if (z->reduce_stream != STREAM_COMPUTE)
         step_stream_wait(b, z->reduce_stream, b->last[STREAM_COMPUTE]);
+    step_release(b, k->trainable * b->sizes.gather);
     step_kernel(b, OP_GRAD_COPY, z->reduce_stream, unit, 2 * k->trainable * b->sizes.reduce);
     double bucket = (double)b->recipe->reduce_bucket_elements, share = k->trainable / k->elements;
     for (size_t i = k->unit->tensor_count; i-- > 0;) {
@@ -286,6 +287,7 @@ static void micro_step(struct zero3_step *z, bool boundary) {
         run_hooks(z, hook, end);
         hook = end;
         release(z);
+        step_claim(b, b->classes[b->units[i].class].trainable * b->sizes.gather);
         step_compute(b, i, true);
         fill(z, i, boundary);
     }

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// What must hold for every recipe, with the real costs: bounds, sums, memory, bandwidth.
+#include "plan/step_account.h"
+
+#include "base/stats.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define assert_near(got, wanted, tolerance) assert_true(fabs((got) - (wanted)) <= (tolerance))
+
+enum { MODELS = 3, CLUSTERS = 3, RECIPES = 900 };
+
+struct world {
+    struct arena *arena, *scratch;
+    struct model models[MODELS];
+    struct cluster clusters[CLUSTERS];
+};
+
+static struct world w;
+
+static int load(void **state) {
+    (void)state;
+    static const char *const models[MODELS] = {"gpt2", "llama-3.2-1b", "llama-2-7b"};
+    static const char *const clusters[CLUSTERS] = {"dgx-a100", "dgx-h100", "8xrtx4090-pcie"};
+    struct err e = {0};
+    w.arena = arena_create();
+    w.scratch = arena_create();
+    for (int i = 0; i < MODELS; i++)
+        if (!model_load(models[i], w.arena, &w.models[i], &e))
+            fail_msg("%s", e.text);
+    for (int i = 0; i < CLUSTERS; i++)
+        if (!cluster_load(clusters[i], w.arena, &w.clusters[i], &e))
+            fail_msg("%s", e.text);
+    return 0;
+}
+
+static int unload(void **state) {
+    (void)state;
+    arena_destroy(w.arena);
+    arena_destroy(w.scratch);
+    return 0;
+}
+
+struct drawn {
+    struct model *model;
+    struct cluster cluster;
+    struct recipe recipe;
+};
+
+static uint64_t roll(uint64_t seed, uint64_t *at, uint64_t sides) {
+    return stats_random_u64(seed, 3, (*at)++) % sides;
+}
+
+// A random recipe; false when it is one that can't run.
+static bool draw(uint64_t seed, struct drawn *d) {
+    uint64_t at = 0;
+    struct err e = {0};
+    d->model = &w.models[roll(seed, &at, MODELS)];
+    d->cluster = w.clusters[roll(seed, &at, CLUSTERS)];
+    uint64_t nodes = 1 + roll(seed, &at, 4);
+    assert_true(cluster_resize(&d->cluster, nodes, 0, &e));
+    struct recipe *r = &d->recipe;
+    recipe_defaults((enum strategy)roll(seed, &at, STRATEGY_COUNT), r);
+    r->reshard_group = 4;
+    r->micro_batch = 1 + roll(seed, &at, 3);
+    r->grad_accum = 1 + roll(seed, &at, 3);
+    r->seq = 256 << roll(seed, &at, 3);
+    r->recompute = roll(seed, &at, 2) ? RECOMPUTE_FULL : RECOMPUTE_NONE;
+    r->no_sync = roll(seed, &at, 2);
+    r->clip = roll(seed, &at, 2) ? 1 : 0;
+    r->forward_prefetch = roll(seed, &at, 2);
+    r->backward_prefetch = (enum prefetch)roll(seed, &at, PREFETCH_COUNT);
+    r->limit_all_gathers = roll(seed, &at, 2);
+    r->overlap_comm = (enum overlap)roll(seed, &at, 3);
+    r->offload_optimizer = roll(seed, &at, 3) == 0 ? OFFLOAD_CPU : OFFLOAD_NONE;
+    r->offload_param = roll(seed, &at, 4) == 0 ? OFFLOAD_CPU : OFFLOAD_NONE;
+    return recipe_resolve(r, d->model, &d->cluster, &e);
+}
+
+static struct step_time simulate(const struct drawn *d, const struct step_scale *scale,
+                                 struct step_timeline *timeline) {
+    struct step_request q = {.model = d->model,
+                             .cluster = &d->cluster,
+                             .recipe = &d->recipe,
+                             .scale = scale,
+                             .want_timeline = timeline != NULL};
+    struct step_time t;
+    struct err e = {0};
+    if (!step_simulate(&q, w.scratch, &t, timeline, &e))
+        fail_msg("%s: %s", strategy_names[d->recipe.strategy], e.text);
+    return t;
+}
+
+static void times_add_up_and_links_bound_what_is_exposed(void **state) {
+    (void)state;
+    int ran = 0;
+    for (uint64_t seed = 0; seed < RECIPES; seed++) {
+        struct drawn d;
+        struct step_timeline line;
+        if (!draw(seed, &d))
+            continue;
+        ran++;
+        arena_reset(w.scratch);
+        struct step_time t = simulate(&d, NULL, &line);
+        double tiny = 1e-9 * t.step_s;
+        assert_true(t.step_s > 0 && t.step_low_s <= t.step_s && t.step_s <= t.step_high_s);
+        assert_near(t.forward_s + t.backward_s + t.optimizer_s, t.step_s, tiny);
+        assert_near(t.compute_s + t.exposed_comm_s + t.exposed_offload_s + t.host_issue_s, t.step_s,
+                    tiny);
+        for (size_t i = 0; i < line.stream_count; i++)
+            assert_true(line.streams[i].exposed_s <= line.streams[i].busy_s + tiny);
+        assert_true(t.mfu > 0 && t.mfu < 1 && t.hfu >= t.mfu);
+    }
+    assert_true(ran > RECIPES / 3);
+}
+
+static void all_memory_taken_is_given_back(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < RECIPES / 2; seed++) {
+        struct drawn d;
+        struct step_timeline line;
+        if (!draw(seed, &d))
+            continue;
+        arena_reset(w.scratch);
+        simulate(&d, NULL, &line);
+        double first = line.memory[0].allocated_bytes;
+        double last = line.memory[line.memory_count - 1].allocated_bytes;
+        double rounding = 4096; // whole bytes at every claim and release
+        if (fabs(first - last) > rounding)
+            fail_msg("seed %llu %s: %.0f bytes stay", (unsigned long long)seed,
+                     strategy_names[d.recipe.strategy], last - first);
+    }
+}
+
+static void the_same_recipe_gives_the_same_bytes(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < RECIPES / 10; seed++) {
+        struct drawn d;
+        if (!draw(seed, &d))
+            continue;
+        arena_reset(w.scratch);
+        struct step_time one = simulate(&d, NULL, NULL), two = simulate(&d, NULL, NULL);
+        assert_true(one.step_s == two.step_s && one.step_high_s == two.step_high_s);
+        assert_int_equal(one.wait_count, two.wait_count);
+    }
+}
+
+// With shared links a faster one can reorder what meets on another; the loss stays within 1 %.
+static void more_bandwidth_is_never_slower(void **state) {
+    (void)state;
+    static const char *const names[] = {"intra-node links", "network", "PCIe", "host memory"};
+    double worst = 0;
+    for (uint64_t seed = 0; seed < RECIPES / 3; seed++) {
+        struct drawn d;
+        if (!draw(seed, &d))
+            continue;
+        for (int link = 0; link < 4; link++) {
+            arena_reset(w.scratch);
+            struct step_scale s = {1, 1, 1, 1, 1, 1, 1};
+            double *const scales[] = {&s.intra, &s.inter, &s.pcie, &s.host_dram};
+            double before = simulate(&d, NULL, NULL).step_s;
+            *scales[link] = 2;
+            double after = simulate(&d, &s, NULL).step_s;
+            *scales[link] = INFINITY;
+            double at_infinity = simulate(&d, &s, NULL).step_s;
+            double change = fmax(after, at_infinity) / before - 1;
+            worst = fmax(worst, change);
+            if (change > 0.01)
+                fail_msg("seed %llu %s: faster %s make the step %.2f %% slower",
+                         (unsigned long long)seed, strategy_names[d.recipe.strategy], names[link],
+                         change * 100);
+        }
+    }
+    print_message("largest loss from a faster link: %.3f %%\n", worst * 100);
+}
+
+// The curve follows GPU time, memory.h the order in which the host allocates, and it rounds what
+// the allocator can't split; both must tell the same story.
+static void the_memory_curve_peaks_where_the_estimate_does(void **state) {
+    (void)state;
+    const enum strategy which[] = {STRATEGY_DDP,   STRATEGY_ZERO1, STRATEGY_ZERO2, STRATEGY_ZERO3,
+                                   STRATEGY_FSDP1, STRATEGY_FSDP2, STRATEGY_HSDP};
+    for (size_t i = 0; i < sizeof which / sizeof *which; i++) {
+        struct drawn d = {.model = &w.models[2], .cluster = w.clusters[0]};
+        struct step_timeline line;
+        struct memory m;
+        struct err e = {0};
+        recipe_defaults(which[i], &d.recipe);
+        d.recipe.micro_batch = d.recipe.grad_accum = 1;
+        d.recipe.seq = 2048;
+        assert_true(recipe_resolve(&d.recipe, d.model, &d.cluster, &e));
+        arena_reset(w.scratch);
+        simulate(&d, NULL, &line);
+        assert_true(memory_estimate(d.model, &d.cluster, &d.recipe, &m, &e));
+        double peak = 0;
+        for (size_t k = 0; k < line.memory_count; k++)
+            peak = fmax(peak, line.memory[k].allocated_bytes);
+        double ratio = peak / (double)m.allocated_peak_bytes;
+        print_message("%-6s peak of the curve / estimate: %.3f\n", strategy_names[which[i]], ratio);
+        assert_true(ratio > 0.9 && ratio < 1.1);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(times_add_up_and_links_bound_what_is_exposed),
+        cmocka_unit_test(all_memory_taken_is_given_back),
+        cmocka_unit_test(the_same_recipe_gives_the_same_bytes),
+        cmocka_unit_test(more_bandwidth_is_never_slower),
+        cmocka_unit_test(the_memory_curve_peaks_where_the_estimate_does),
+    };
+    return cmocka_run_group_tests(tests, load, unload);
+}
