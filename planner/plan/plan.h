@@ -69,9 +69,23 @@ extern const char *const choice_names[CHOICE_COUNT];
 
 // Resolve and evaluate one recipe. A recipe that can't run fills plan->reason and is not an error.
 // `with_time` false leaves time NAN with its reason (sweeps bound first).
-bool plan_evaluate(const struct model *m, const struct cluster *c, const struct recipe *r,
-                   bool with_time, struct arena *a, struct plan *out, struct err *e);
-// Evaluate `count` recipes, add CPU and NVMe offload variants when nothing fits and `add_offload`,
-// collect inputs and assumptions, recommend.
-bool plan_all(const struct model *m, const struct cluster *c, const struct recipe *recipes,
-              size_t count, bool add_offload, struct arena *a, struct plan_set *out, struct err *e);
+bool plan_evaluate(const struct model *m, const struct cluster *c, const struct recipe *r, bool with_time, struct arena *a,
+                   struct plan *out, struct err *e);
+// Searches for the fewest GPUs stop here.
+#define PLAN_GPUS_MAX 65536
+
+enum plan_offload { PLAN_OFFLOAD_NEVER, PLAN_OFFLOAD_IF_NEEDED, PLAN_OFFLOAD_ALWAYS };
+
+struct plan_request {
+    const struct model *model;
+    const struct cluster *cluster;
+    const struct recipe *recipes; // unresolved
+    size_t recipe_count;
+    enum plan_offload offload;    // add CPU and NVMe variants (zero2, zero3, fsdp1, fsdp2)
+};
+
+// Evaluate every recipe, add offload variants as asked, recommend, collect inputs and assumptions.
+bool plan_all(const struct plan_request *q, struct arena *a, struct plan_set *out, struct err *e);
+
+// "zero3 + optimizer nvme + params cpu": how people name a plan.
+char *plan_title(const struct plan *p, struct arena *a);

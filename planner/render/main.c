@@ -1,24 +1,95 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/build.h"
+#include "base/kinds.h"
+#include "render/cmd.h"
 
 #include <stdio.h>
 #include <string.h>
 
+// In the order of help.
+const struct command *const commands[] = {
+    &plan_command,     &bench_command,   &rehearse_command,
+    &report_command,   &catalog_command, NULL,
+};
+#define COMMANDS (sizeof commands / sizeof commands[0] - 1)
+
 static void print_help(FILE *out) {
-    fputs("usage: shardplan COMMAND [ARGUMENT...]\n"
-          "       shardplan --version | --help\n",
+    fputs("usage: shardplan COMMAND [ARGUMENT...]\n\n"
+          "Plan sharded training of large models: does it fit, how fast is it, what holds it back,\n"
+          "and should you offload or buy bandwidth?\n\n",
           out);
+    for (size_t i = 0; i < COMMANDS; i++)
+        fprintf(out, "  %-10s %s\n", commands[i]->options->name, commands[i]->options->summary);
+    fputs("\nshardplan COMMAND --help shows a command's options. Start here:\n"
+          "  shardplan plan llama-3-8b dgx-h100\n",
+          out);
+}
+
+static const struct command *find_command(const char *name) {
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (strcmp(commands[i]->options->name, name) == 0)
+            return commands[i];
+    return NULL;
+}
+
+static int unknown_command(const char *name) {
+    const char *names[COMMANDS];
+    for (size_t i = 0; i < COMMANDS; i++)
+        names[i] = commands[i]->options->name;
+    const char *near = kinds_nearest(names, COMMANDS, name);
+    fprintf(stderr, "shardplan: unknown command '%s'%s%s%s; see shardplan --help\n", name,
+            near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return EXIT_USAGE;
+}
+
+// Hidden: the build's man page and completions come from the option tables.
+static int generate(const char *what) {
+    const struct opt_command *all[COMMANDS];
+    for (size_t i = 0; i < COMMANDS; i++)
+        all[i] = commands[i]->options;
+    if (strcmp(what, "man") == 0)
+        opt_man(all, COMMANDS, "shardplan", stdout);
+    else if (strcmp(what, "bash") == 0 || strcmp(what, "zsh") == 0)
+        opt_completion(all, COMMANDS, "shardplan", what, stdout);
+    else
+        return EXIT_USAGE;
+    return EXIT_YES;
+}
+
+static const char *join(struct arena *a, int argc, char **argv) {
+    const char *line = "shardplan";
+    for (int i = 1; i < argc; i++) {
+        bool plain = argv[i][0] && strpbrk(argv[i], " \t\n'\"\\$`*?[](){}<>|&;!#~") == NULL;
+        line = arena_printf(a, plain ? "%s %s" : "%s '%s'", line, argv[i]);
+    }
+    return line;
 }
 
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "--version") == 0) {
         printf("shardplan %s (%s)\n", build_version(), build_commit());
-        return 0;
+        return EXIT_YES;
     }
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         print_help(stdout);
-        return 0;
+        return EXIT_YES;
     }
-    print_help(stderr);
-    return 2;
+    if (argc < 2) {
+        print_help(stderr);
+        return EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--generate") == 0 && argc == 3)
+        return generate(argv[2]);
+    const struct command *c = find_command(argv[1]);
+    if (!c)
+        return unknown_command(argv[1]);
+    struct cli cli = {.arena = arena_create(), .program_path = argv[0]};
+    cli.command_line = join(cli.arena, argc, argv);
+    int status = c->run(&cli, argc - 1, argv + 1);
+    if (fflush(stdout) != 0 && status == EXIT_YES) {
+        perror("shardplan: standard output");
+        status = EXIT_MISSING;
+    }
+    arena_destroy(cli.arena);
+    return status;
 }

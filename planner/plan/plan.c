@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/plan.h"
+
+#include "plan/plan_inputs.h"
+#include "plan/recommend.h"
+
+#include <math.h>
+#include <string.h>
+
+const char *const proof_names[PROOF_COUNT] = {
+    [PROOF_ORACLE] = "oracle",
+    [PROOF_MEASURED] = "measured",
+    [PROOF_RULE] = "rule",
+    [PROOF_UNPROVEN] = "unproven",
+};
+
+const char *const choice_names[CHOICE_COUNT] = {
+    [CHOICE_AS_IS] = "as_is",
+    [CHOICE_CHANGE_KNOBS] = "change_knobs",
+    [CHOICE_OFFLOAD] = "offload",
+    [CHOICE_MORE_BANDWIDTH] = "more_bandwidth",
+    [CHOICE_MORE_GPUS] = "more_gpus",
+    [CHOICE_IMPOSSIBLE] = "impossible",
+};
+
+static void time_unknown(struct step_time *t, const char *reason) {
+    *t = (struct step_time){.step_s = NAN,
+                            .step_low_s = NAN,
+                            .step_high_s = NAN,
+                            .forward_s = NAN,
+                            .backward_s = NAN,
+                            .optimizer_s = NAN,
+                            .compute_s = NAN,
+                            .exposed_comm_s = NAN,
+                            .exposed_offload_s = NAN,
+                            .host_issue_s = NAN,
+                            .tokens_per_s_per_gpu = NAN,
+                            .mfu = NAN,
+                            .hfu = NAN,
+                            .peak_flop_per_s = NAN,
+                            .reason = reason};
+}
+
+// What stands behind each answer: measured where the validation set covers the strategy, the
+// framework's own behaviour where the oracle ran it, else the rule as read from source.
+static void set_proof(struct plan *p) {
+    const struct recipe *r = &p->recipe;
+    bool offloads = r->offload_optimizer != OFFLOAD_NONE || r->offload_param != OFFLOAD_NONE;
+    p->proven_memory = PROOF_RULE;
+    p->proven_volume = PROOF_RULE;
+    p->proven_time = PROOF_UNPROVEN;
+    switch (r->strategy) {
+    case STRATEGY_ZERO3:
+    case STRATEGY_FSDP1:
+    case STRATEGY_FSDP2:
+        p->proven_time = offloads && r->strategy != STRATEGY_ZERO3 ? PROOF_RULE : PROOF_MEASURED;
+        break;
+    case STRATEGY_MICS:
+    case STRATEGY_ZEROPP:
+        break;
+    default:
+        p->proven_time = PROOF_RULE;
+    }
+}
+
+bool plan_evaluate(const struct model *m, const struct cluster *c, const struct recipe *r,
+                   bool with_time, struct arena *a, struct plan *out, struct err *e) {
+    struct plan p = {.recipe = *r};
+    struct err why = {0};
+    time_unknown(&p.time, "not simulated");
+    if (!recipe_resolve(&p.recipe, m, c, &why)) {
+        p.reason = arena_strdup(a, why.text);
+        p.time.reason = p.reason;
+        *out = p;
+        return true;
+    }
+    if (!memory_estimate(m, c, &p.recipe, &p.memory, e) ||
+        !volume_estimate(m, c, &p.recipe, &p.volume, e))
+        return false;
+    p.fits = p.memory.fits_state != FITS_NO && (p.memory.host_fits || !p.memory.host_known) &&
+             (p.memory.nvme_fits || !p.memory.nvme_known);
+    if (with_time) {
+        struct step_request q = {.model = m, .cluster = c, .recipe = &p.recipe};
+        if (!step_simulate(&q, a, &p.time, NULL, &why))
+            time_unknown(&p.time, arena_strdup(a, why.text));
+    }
+    set_proof(&p);
+    *out = p;
+    return true;
+}
+
+struct offload_variant {
+    enum strategy strategy;
+    enum offload optimizer, param;
+};
+
+// DESIGN §5: what plan also shows when nothing fits.
+static const struct offload_variant offload_variants[] = {
+    {STRATEGY_ZERO2, OFFLOAD_CPU, OFFLOAD_NONE},   {STRATEGY_ZERO3, OFFLOAD_CPU, OFFLOAD_NONE},
+    {STRATEGY_ZERO3, OFFLOAD_CPU, OFFLOAD_CPU},    {STRATEGY_ZERO3, OFFLOAD_NVME, OFFLOAD_NONE},
+    {STRATEGY_ZERO3, OFFLOAD_NVME, OFFLOAD_CPU},   {STRATEGY_ZERO3, OFFLOAD_NVME, OFFLOAD_NVME},
+    {STRATEGY_FSDP1, OFFLOAD_CPU, OFFLOAD_CPU},    {STRATEGY_FSDP2, OFFLOAD_CPU, OFFLOAD_CPU},
+};
+#define OFFLOAD_VARIANTS (sizeof offload_variants / sizeof offload_variants[0])
+
+static const struct recipe *find_strategy(const struct recipe *recipes, size_t count,
+                                          enum strategy s) {
+    for (size_t i = 0; i < count; i++)
+        if (recipes[i].strategy == s && recipes[i].offload_optimizer == OFFLOAD_NONE &&
+            recipes[i].offload_param == OFFLOAD_NONE)
+            return &recipes[i];
+    return NULL;
+}
+
+static void fill_min_gpus(const struct plan_set *s) {
+    for (size_t i = 0; i < s->plan_count; i++) {
+        struct plan *p = &s->plans[i];
+        if (!p->reason)
+            p->min_gpus = memory_min_gpus(s->model, s->cluster, &p->recipe, PLAN_GPUS_MAX);
+    }
+}
+
+static bool add_offload_variants(struct plan_set *s, const struct recipe *recipes, size_t count,
+                                 struct arena *a, struct err *e) {
+    for (size_t i = 0; i < OFFLOAD_VARIANTS; i++) {
+        const struct recipe *base = find_strategy(recipes, count, offload_variants[i].strategy);
+        if (!base)
+            continue;
+        struct recipe r = *base;
+        r.offload_optimizer = offload_variants[i].optimizer;
+        r.offload_param = offload_variants[i].param;
+        if (!plan_evaluate(s->model, s->cluster, &r, true, a, &s->plans[s->plan_count], e))
+            return false;
+        s->plan_count++;
+    }
+    return true;
+}
+
+bool plan_all(const struct plan_request *q, struct arena *a, struct plan_set *out, struct err *e) {
+    struct plan_set s = {.model = q->model, .cluster = q->cluster};
+    s.plans = arena_array(a, q->recipe_count + OFFLOAD_VARIANTS, sizeof *s.plans);
+    bool any = false;
+    for (size_t i = 0; i < q->recipe_count; i++) {
+        if (!plan_evaluate(q->model, q->cluster, &q->recipes[i], true, a, &s.plans[i], e))
+            return false;
+        any = any || s.plans[i].fits;
+    }
+    s.plan_count = q->recipe_count;
+    if (q->offload == PLAN_OFFLOAD_ALWAYS || (q->offload == PLAN_OFFLOAD_IF_NEEDED && !any)) {
+        if (!add_offload_variants(&s, q->recipes, q->recipe_count, a, e))
+            return false;
+    }
+    fill_min_gpus(&s);
+    if (!recommend(&s, a, e) || !plan_inputs(&s, a, e))
+        return false;
+    *out = s;
+    return true;
+}

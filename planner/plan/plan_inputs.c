@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/plan_inputs.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct known_figure {
+    const char *path, *unit;
+    size_t offset; // of a struct figure in struct cluster
+    const char *measure_with; // command that replaces an assumption by a measurement
+};
+
+#define CLUSTER_FIGURE(field, unit, measure) {"cluster." #field, unit, offsetof(struct cluster, field), measure}
+#define GPU_FIGURE(field, unit, measure)                                                           \
+    {"gpu." #field, unit, offsetof(struct cluster, gpu) + offsetof(struct gpu, field), measure}
+
+static const struct known_figure figures[] = {
+    GPU_FIGURE(memory_torch_bytes, "bytes", "python3 -c 'import torch; print(torch.cuda.mem_get_info()[1])'"),
+    GPU_FIGURE(context_bytes, "bytes", "nvidia-smi --query-compute-apps=used_memory --format=csv"),
+    GPU_FIGURE(nccl_first_bytes, "bytes", "nvidia-smi --query-compute-apps=used_memory --format=csv"),
+    GPU_FIGURE(hbm_bytes_per_s, "bytes/s", "shardplan bench copy"),
+    GPU_FIGURE(hbm_fraction, "fraction", "shardplan bench copy"),
+    GPU_FIGURE(nvlink_bytes_per_s, "bytes/s", "shardplan bench collectives"),
+    GPU_FIGURE(nvlink_busbw_bytes_per_s, "bytes/s", "shardplan bench collectives"),
+    GPU_FIGURE(nvls_busbw_bytes_per_s, "bytes/s", "shardplan bench collectives"),
+    GPU_FIGURE(pcie_h2d_bytes_per_s, "bytes/s", "shardplan bench copy"),
+    GPU_FIGURE(pcie_d2h_bytes_per_s, "bytes/s", "shardplan bench copy"),
+    GPU_FIGURE(pcie_h2d_both_bytes_per_s, "bytes/s", "shardplan bench copy"),
+    GPU_FIGURE(pcie_d2h_both_bytes_per_s, "bytes/s", "shardplan bench copy"),
+    CLUSTER_FIGURE(nic_bytes_per_s, "bytes/s", "shardplan bench collectives"),
+    CLUSTER_FIGURE(inter_efficiency, "fraction", "shardplan bench collectives"),
+    CLUSTER_FIGURE(pcie_switch_bytes_per_s, "bytes/s", "shardplan bench copy"),
+    CLUSTER_FIGURE(cpu_cores, "cores", "lscpu"),
+    CLUSTER_FIGURE(host_memory_bytes, "bytes", "free -b"),
+    CLUSTER_FIGURE(host_dram_bytes_per_s, "bytes/s", "shardplan bench adam"),
+    CLUSTER_FIGURE(nvme_read_bytes_per_s, "bytes/s", "shardplan bench nvme"),
+    CLUSTER_FIGURE(nvme_write_bytes_per_s, "bytes/s", "shardplan bench nvme"),
+    CLUSTER_FIGURE(nvme_capacity_bytes, "bytes", "df -B1"),
+    CLUSTER_FIGURE(cpu_adam_s_per_param, "s/parameter", "shardplan bench adam"),
+    CLUSTER_FIGURE(usd_per_gpu_hour, "USD", NULL),
+};
+#define FIGURES (sizeof figures / sizeof figures[0])
+
+static struct figure *figure_at(struct cluster *c, size_t i) {
+    return (struct figure *)((char *)c + figures[i].offset);
+}
+
+static void list_inputs(struct plan_set *s, struct arena *a) {
+    struct cluster c = *s->cluster;
+    s->inputs = arena_array(a, FIGURES + 2, sizeof *s->inputs);
+    s->inputs[s->input_count++] =
+        (struct plan_input){.path = "model.parameters",
+                            .unit = "parameters",
+                            .figure = figure_known((double)s->model->parameters, PROVENANCE_SPEC,
+                                                   s->model->source)};
+    enum dtype t = s->plan_count ? s->plans[s->recommendation.plan_index].recipe.compute_dtype
+                                 : DTYPE_BF16;
+    s->inputs[s->input_count++] =
+        (struct plan_input){.path = arena_printf(a, "gpu.peak_flop_per_s.%s", dtype_name(t)),
+                            .unit = "flop/s",
+                            .figure = c.gpu.peak_flop_per_s[t]};
+    for (size_t i = 0; i < FIGURES; i++)
+        s->inputs[s->input_count++] = (struct plan_input){
+            .path = figures[i].path, .unit = figures[i].unit, .figure = *figure_at(&c, i)};
+}
+
+// Step time of `p` with figure i at `value`; a changed capacity shows as a changed fit.
+static bool what_if(const struct plan_set *s, const struct plan *p, size_t i, double value,
+                    struct arena *a, struct plan *out, struct err *e) {
+    struct cluster c = *s->cluster;
+    *figure_at(&c, i) = figure_known(value, PROVENANCE_ASSUMED, figure_at(&c, i)->source);
+    return plan_evaluate(s->model, &c, &p->recipe, true, a, out, e);
+}
+
+static const char *effect_text(const struct plan *low, const struct plan *high, double fraction,
+                               struct arena *a) {
+    if (low->fits != high->fits)
+        return "decides whether this plan fits";
+    return arena_printf(a, "step time moves by %.0f %% over its interval", 100 * fraction);
+}
+
+static int by_effect(const void *x, const void *y) {
+    double a = ((const struct assumption *)x)->effect_fraction;
+    double b = ((const struct assumption *)y)->effect_fraction;
+    return (a < b) - (a > b);
+}
+
+bool plan_inputs(struct plan_set *s, struct arena *a, struct err *e) {
+    struct assumption all[FIGURES];
+    size_t count = 0;
+    list_inputs(s, a);
+    if (s->plan_count == 0 || s->plans[s->recommendation.plan_index].reason)
+        return true;
+    const struct plan *p = &s->plans[s->recommendation.plan_index];
+    struct cluster c = *s->cluster;
+    for (size_t i = 0; i < FIGURES; i++) {
+        struct figure f = *figure_at(&c, i);
+        struct plan low, high;
+        if (!figure_is_known(f) || f.provenance != PROVENANCE_ASSUMED || !(f.low < f.high))
+            continue;
+        if (!what_if(s, p, i, f.low, a, &low, e) || !what_if(s, p, i, f.high, a, &high, e))
+            return false;
+        double change = fabs(high.time.step_s - low.time.step_s) / p->time.step_s;
+        bool decides = low.fits != high.fits;
+        if (!decides && !(change > 0.01))
+            continue;
+        all[count++] = (struct assumption){.path = figures[i].path,
+                                           .effect = effect_text(&low, &high, change, a),
+                                           .measure_with = figures[i].measure_with,
+                                           .effect_fraction = decides ? INFINITY : change};
+    }
+    qsort(all, count, sizeof all[0], by_effect);
+    s->assumption_count = count < 8 ? count : 8;
+    memcpy(s->assumptions, all, s->assumption_count * sizeof all[0]);
+    return true;
+}

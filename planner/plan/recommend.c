@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/recommend.h"
+
+#include "base/units.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool offloads(const struct plan *p) {
+    return p->recipe.offload_optimizer != OFFLOAD_NONE || p->recipe.offload_param != OFFLOAD_NONE;
+}
+
+// Tokens per second where time is known; without time, fewer bytes on the slowest link is better.
+static double merit(const struct plan *p) {
+    if (isfinite(p->time.tokens_per_s_per_gpu))
+        return p->time.tokens_per_s_per_gpu;
+    return -(p->volume.sent_bytes_per_gpu + p->volume.h2d_bytes + p->volume.d2h_bytes);
+}
+
+static bool better(const struct plan *p, const struct plan *best) {
+    bool tight = p->memory.fits_state == FITS_TIGHT, best_tight = best->memory.fits_state == FITS_TIGHT;
+    if (tight != best_tight)
+        return best_tight; // a sure fit beats a faster "perhaps"
+    return merit(p) > merit(best);
+}
+
+static size_t best_fitting(const struct plan_set *s) {
+    size_t best = SIZE_MAX;
+    for (size_t i = 0; i < s->plan_count; i++) {
+        if (!s->plans[i].fits || s->plans[i].reason)
+            continue;
+        if (best == SIZE_MAX || better(&s->plans[i], &s->plans[best]))
+            best = i;
+    }
+    return best;
+}
+
+static void add_action(struct recommendation *r, const char *text) {
+    if (r->action_count < sizeof r->actions / sizeof r->actions[0])
+        r->actions[r->action_count++] = text;
+}
+
+struct knob {
+    const char *text;
+    enum recompute recompute;
+    enum loss_head loss;
+    uint64_t micro_batch; // 0 = as asked
+};
+
+// In order of what they cost.
+static const struct knob knobs[] = {
+    {"--loss chunked", RECOMPUTE_COUNT, LOSS_CHUNKED, 0},
+    {"--recompute selective-op", RECOMPUTE_SELECTIVE_OP, LOSS_COUNT, 0},
+    {"--recompute full", RECOMPUTE_FULL, LOSS_COUNT, 0},
+    {"--recompute full --loss chunked", RECOMPUTE_FULL, LOSS_CHUNKED, 0},
+    {"--recompute full --loss chunked --micro-batch 1", RECOMPUTE_FULL, LOSS_CHUNKED, 1},
+};
+
+static void apply_knob(const struct knob *k, struct recipe *r) {
+    if (k->recompute != RECOMPUTE_COUNT)
+        r->recompute = k->recompute;
+    if (k->loss != LOSS_COUNT)
+        r->loss = k->loss;
+    if (k->micro_batch && r->micro_batch > k->micro_batch) {
+        r->grad_accum *= r->micro_batch / k->micro_batch;
+        r->micro_batch = k->micro_batch;
+        r->global_batch = 0;
+    }
+}
+
+// The cheapest knob under which any plan of the set fits. Plans without offload go first.
+static bool find_knob(const struct plan_set *s, struct arena *a, const struct knob **knob,
+                      size_t *index, struct err *e) {
+    *knob = NULL;
+    for (int with_offload = 0; with_offload < 2; with_offload++)
+        for (size_t k = 0; k < sizeof knobs / sizeof knobs[0]; k++)
+            for (size_t i = 0; i < s->plan_count; i++) {
+                if (s->plans[i].reason || offloads(&s->plans[i]) != (with_offload == 1))
+                    continue;
+                struct recipe r = s->plans[i].recipe;
+                struct plan p;
+                apply_knob(&knobs[k], &r);
+                if (!plan_evaluate(s->model, s->cluster, &r, false, a, &p, e))
+                    return false;
+                if (p.fits && !p.reason) {
+                    *knob = &knobs[k];
+                    *index = i;
+                    return true;
+                }
+            }
+    return true;
+}
+
+static size_t fewest_gpus(const struct plan_set *s, uint64_t *gpus) {
+    size_t best = SIZE_MAX;
+    *gpus = 0;
+    for (size_t i = 0; i < s->plan_count; i++) {
+        const struct plan *p = &s->plans[i];
+        if (p->min_gpus == 0 || p->min_gpus <= s->cluster->gpus)
+            continue; // cannot be cured by GPUs alone: it fails for its host or NVMe
+        if (best == SIZE_MAX || p->min_gpus < *gpus ||
+            (p->min_gpus == *gpus && offloads(&s->plans[best]) && !offloads(p))) {
+            best = i;
+            *gpus = p->min_gpus;
+        }
+    }
+    return best;
+}
+
+static const char *speed_text(const struct plan *p, struct arena *a) {
+    char step[32];
+    if (!isfinite(p->time.step_s))
+        return "the fewest bytes to move (time unknown)";
+    units_format_seconds(step, sizeof step, p->time.step_s);
+    return arena_printf(a, "the fastest that fits: %.0f tokens/s per GPU, step %s, bound by %s",
+                        p->time.tokens_per_s_per_gpu, step, bound_names[p->time.bound_by]);
+}
+
+static void recommend_fit(struct plan_set *s, size_t best, struct arena *a) {
+    struct recommendation *r = &s->recommendation;
+    const struct plan *p = &s->plans[best];
+    r->plan_index = best;
+    r->choice = offloads(p) ? CHOICE_OFFLOAD : CHOICE_AS_IS;
+    r->reason = arena_printf(a, "%s is %s%s", plan_title(p, a), speed_text(p, a),
+                             p->memory.fits_state == FITS_TIGHT
+                                 ? "; memory is tight (the allocator's upper estimate exceeds the card)"
+                                 : "");
+    add_action(r, arena_printf(a, "train with --strategy %s", strategy_names[p->recipe.strategy]));
+    if (p->recipe.offload_optimizer != OFFLOAD_NONE)
+        add_action(r, arena_printf(a, "--offload-optimizer %s",
+                                   offload_names[p->recipe.offload_optimizer]));
+    if (p->recipe.offload_param != OFFLOAD_NONE)
+        add_action(r, arena_printf(a, "--offload-param %s", offload_names[p->recipe.offload_param]));
+}
+
+static bool recommend_change(struct plan_set *s, struct arena *a, struct err *e) {
+    struct recommendation *r = &s->recommendation;
+    const struct knob *knob;
+    size_t index = 0;
+    uint64_t gpus;
+    if (!find_knob(s, a, &knob, &index, e))
+        return false;
+    if (knob) {
+        *r = (struct recommendation){.plan_index = index, .choice = CHOICE_CHANGE_KNOBS};
+        r->reason = arena_printf(a, "nothing fits as asked; %s fits with %s",
+                                 plan_title(&s->plans[index], a), knob->text);
+        add_action(r, knob->text);
+        return true;
+    }
+    index = fewest_gpus(s, &gpus);
+    if (index != SIZE_MAX) {
+        *r = (struct recommendation){.plan_index = index, .choice = CHOICE_MORE_GPUS};
+        r->reason = arena_printf(a, "nothing fits on %llu GPUs; %s needs at least %llu",
+                                 (unsigned long long)s->cluster->gpus,
+                                 plan_title(&s->plans[index], a), (unsigned long long)gpus);
+        add_action(r, arena_printf(a, "--gpus %llu", (unsigned long long)gpus));
+        return true;
+    }
+    *r = (struct recommendation){.plan_index = 0, .choice = CHOICE_IMPOSSIBLE};
+    r->reason = arena_printf(a, "no strategy, recompute mode, offload or number of GPUs up to %d "
+                                "makes this fit",
+                             PLAN_GPUS_MAX);
+    return true;
+}
+
+bool recommend(struct plan_set *s, struct arena *a, struct err *e) {
+    size_t best = best_fitting(s);
+    s->recommendation = (struct recommendation){0};
+    if (best != SIZE_MAX) {
+        recommend_fit(s, best, a);
+        return true;
+    }
+    return recommend_change(s, a, e);
+}
+
+char *plan_title(const struct plan *p, struct arena *a) {
+    const struct recipe *r = &p->recipe;
+    char *title = r->strategy == STRATEGY_FSDP2_RESHARD
+                      ? arena_printf(a, "fsdp2-reshard=%llu", (unsigned long long)r->reshard_group)
+                      : arena_strdup(a, strategy_names[r->strategy]);
+    if (r->offload_optimizer != OFFLOAD_NONE && r->offload_optimizer == r->offload_param)
+        return arena_printf(a, "%s + all %s", title, offload_names[r->offload_param]);
+    if (r->offload_optimizer != OFFLOAD_NONE)
+        title = arena_printf(a, "%s + optimizer %s", title, offload_names[r->offload_optimizer]);
+    if (r->offload_param != OFFLOAD_NONE)
+        title = arena_printf(a, "%s + params %s", title, offload_names[r->offload_param]);
+    return title;
+}

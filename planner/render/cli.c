@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "render/cli.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define OUTPUT_OPTIONS(type, prefix)                                                               \
+    {.name = "json",                                                                               \
+     .type = OPT_STRING,                                                                           \
+     .offset = offsetof(type, prefix json),                                                        \
+     .argument = "FILE",                                                                           \
+     .help = "write the result as JSON; - writes JSON alone to stdout",                            \
+     .group = "Output",                                                                            \
+     .given_offset = SIZE_MAX},                                                                    \
+        {.name = "report",                                                                         \
+         .type = OPT_STRING,                                                                       \
+         .offset = offsetof(type, prefix report),                                                  \
+         .argument = "DIR",                                                                        \
+         .help = "also write an HTML page with plots to DIR",                                      \
+         .group = "Output",                                                                        \
+         .given_offset = SIZE_MAX},                                                                \
+        {.name = "quiet",                                                                          \
+         .letter = 'q',                                                                            \
+         .type = OPT_FLAG,                                                                         \
+         .offset = offsetof(type, prefix quiet),                                                   \
+         .help = "no warnings and no progress",                                                    \
+         .group = "Output",                                                                        \
+         .given_offset = SIZE_MAX},                                                                \
+        {.name = NULL}
+
+const struct opt model_output_options[] = {OUTPUT_OPTIONS(struct model_request, output.)};
+const struct opt output_options_at_zero[] = {OUTPUT_OPTIONS(struct output_request, )};
+
+bool cli_parse(struct cli *cli, const struct opt_command *c, int argc, char **argv, void *target,
+               struct opt_texts *rest, int *status) {
+    bool help = false;
+    if (!opt_parse(c, argc, argv, target, cli->arena, rest, &help, &cli->err)) {
+        *status = cli_fail(cli);
+        return false;
+    }
+    if (help) {
+        opt_help(c, "shardplan", stdout);
+        *status = EXIT_YES;
+        return false;
+    }
+    return true;
+}
+
+bool cli_expect(struct cli *cli, const struct opt_command *c, const struct opt_texts *rest,
+                size_t count) {
+    if (rest->count == count)
+        return true;
+    return err_set(&cli->err, ERR_USAGE, "%s takes %s (%zu given); see shardplan %s --help",
+                   c->name, c->positional, rest->count, c->name);
+}
+
+bool cli_load(struct cli *cli, const struct recipe_request *q, const struct opt_texts *rest,
+              struct model *m, struct cluster *c) {
+    return model_load(rest->items[0], cli->arena, m, &cli->err) &&
+           cluster_load(rest->items[1], cli->arena, c, &cli->err) &&
+           recipe_apply_cluster(q, c, &cli->err);
+}
+
+void cli_warn(const struct cli *cli, const struct warnings *w) {
+    (void)cli;
+    for (size_t i = 0; i < w->count; i++)
+        fprintf(stderr, "shardplan: warning: %s: %s\n", w->items[i].path, w->items[i].text);
+}
+
+int cli_fail(const struct cli *cli) {
+    fprintf(stderr, "shardplan: %s\n", cli->err.text);
+    return err_exit_status(&cli->err);
+}
+
+const char *const model_cluster_help[] = {
+    "MODEL: a catalog name, a config.json, a folder holding one, or a size such as 7B",
+    "CLUSTER: a catalog name, a cluster file, or COUNTxGPU such as 8xA100-80GB",
+    NULL,
+};
+
+bool cli_prints_table(const struct output_request *o) {
+    return !o->json || strcmp(o->json, "-") != 0;
+}
+
+// The report reads a file: the one the user asked for, else one beside the page.
+static bool run_report(struct cli *cli, const struct output_request *o, const cJSON *root) {
+    const char *path = o->json;
+    if (!path || strcmp(path, "-") == 0) {
+        path = arena_printf(cli->arena, "%s/result.json", o->report);
+        if (mkdir(o->report, 0777) != 0 && errno != EEXIST)
+            return err_set(&cli->err, ERR_RESOURCE, "%s: %s", o->report, strerror(errno));
+        if (!json_write_file(path, root, &cli->err))
+            return false;
+    }
+    char *argv[] = {"shardreport", arena_strdup(cli->arena, path), "-o",
+                    arena_strdup(cli->arena, o->report), "--quiet", NULL};
+    int status = cli_spawn(cli, "shardreport", argv);
+    if (status != 0)
+        return err_set(&cli->err, ERR_RESOURCE, "the report could not be written (shardreport: status %d)",
+                       status);
+    if (cli_prints_table(o))
+        printf("Report: %s/index.html\n", o->report);
+    return true;
+}
+
+bool cli_result(struct cli *cli, const struct output_request *o, cJSON *root) {
+    bool ok = true;
+    fflush(stdout);
+    if (o->json) {
+        ok = json_write_file(o->json, root, &cli->err);
+        if (ok && cli_prints_table(o))
+            printf("JSON: %s\n", o->json);
+    }
+    if (ok && o->report)
+        ok = run_report(cli, o, root);
+    cJSON_Delete(root);
+    return ok;
+}

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands, one file each: cmd_<name>.c defines <name>_command; main.c lists them.
+#pragma once
+
+#include "render/cli.h"
+
+extern const char *const model_cluster_help[]; // help of the positionals MODEL CLUSTER
+
+extern const struct command plan_command;
+extern const struct command catalog_command;
+extern const struct command bench_command, confirm_command, rehearse_command, report_command;

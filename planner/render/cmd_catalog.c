@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "render/cmd.h"
+
+#include "base/kinds.h"
+#include "base/units.h"
+#include "describe/catalog.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const help[] = {
+    "list [models|gpus|clusters]: names, and other names they answer to",
+    "show [models|gpus|clusters] NAME: the file, with the source of every figure",
+    NULL,
+};
+static const struct opt *const tables[] = {output_options_at_zero, NULL};
+static const char *const examples[] = {
+    "shardplan catalog list models",
+    "shardplan catalog show gpus h100-sxm5-80gb",
+    NULL,
+};
+const struct opt_command catalog_command_options = {
+    .name = "catalog",
+    .summary = "the models, GPUs and clusters that come with shardplan",
+    .positional = "list|show [models|gpus|clusters] [NAME]",
+    .positional_help = help,
+    .tables = tables,
+    .examples = examples,
+};
+
+static bool kind_of(const char *word, enum catalog_kind *out) {
+    int i = kinds_find(catalog_kind_names, CATALOG_KIND_COUNT, word);
+    if (i >= 0)
+        *out = (enum catalog_kind)i;
+    return i >= 0;
+}
+
+static bool list_model(struct cli *cli, const struct catalog_entry *x) {
+    struct model m;
+    char count[32];
+    if (!model_load(x->name, cli->arena, &m, &cli->err))
+        return false;
+    printf("  %-24s %10s parameters", x->name,
+           units_format_count(count, sizeof count, (double)m.parameters));
+    return true;
+}
+
+static bool list_kind(struct cli *cli, enum catalog_kind kind) {
+    struct catalog_entry *entries;
+    size_t count;
+    if (!catalog_list(kind, cli->arena, &entries, &count, &cli->err))
+        return false;
+    printf("%s (%zu)\n", catalog_kind_names[kind], count);
+    for (size_t i = 0; i < count; i++) {
+        if (kind == CATALOG_MODELS) {
+            if (!list_model(cli, &entries[i]))
+                return false;
+        } else {
+            printf("  %-24s", entries[i].name);
+        }
+        for (size_t k = 0; k < entries[i].alias_count && k < 4; k++)
+            printf("%s%s", k ? ", " : "  also: ", entries[i].aliases[k]);
+        printf("%s\n", entries[i].alias_count > 4 ? ", ..." : "");
+    }
+    return true;
+}
+
+static bool list(struct cli *cli, const struct opt_texts *rest) {
+    enum catalog_kind kind;
+    if (rest->count > 1) {
+        if (!kind_of(rest->items[1], &kind))
+            return err_set(&cli->err, ERR_USAGE, "catalog list: '%s' is not models, gpus or clusters",
+                           rest->items[1]);
+        return list_kind(cli, kind);
+    }
+    for (size_t i = 0; i < CATALOG_KIND_COUNT; i++)
+        if (!list_kind(cli, (enum catalog_kind)i))
+            return false;
+    return true;
+}
+
+static bool copy_file(const char *path, struct err *e) {
+    char block[16384];
+    size_t n;
+    FILE *in = fopen(path, "r");
+    if (!in)
+        return err_set(e, ERR_INPUT, "%s: cannot be read", path);
+    while ((n = fread(block, 1, sizeof block, in)) > 0)
+        fwrite(block, 1, n, stdout);
+    fclose(in);
+    return true;
+}
+
+static bool show(struct cli *cli, const struct opt_texts *rest) {
+    enum catalog_kind kind;
+    const char *path;
+    if (rest->count == 3) {
+        if (!kind_of(rest->items[1], &kind))
+            return err_set(&cli->err, ERR_USAGE, "catalog show: '%s' is not models, gpus or clusters",
+                           rest->items[1]);
+        return catalog_find(kind, rest->items[2], cli->arena, &path, &cli->err) &&
+               copy_file(path, &cli->err);
+    }
+    if (rest->count != 2)
+        return err_set(&cli->err, ERR_USAGE, "catalog show takes [models|gpus|clusters] NAME");
+    for (size_t i = 0; i < CATALOG_KIND_COUNT; i++) {
+        struct err ignored = {0};
+        if (catalog_find((enum catalog_kind)i, rest->items[1], cli->arena, &path, &ignored))
+            return copy_file(path, &cli->err);
+    }
+    return err_set(&cli->err, ERR_INPUT, "'%s' is in no catalog; see shardplan catalog list",
+                   rest->items[1]);
+}
+
+static int run(struct cli *cli, int argc, char **argv) {
+    struct output_request o = {0};
+    struct opt_texts rest = {0};
+    int status;
+    if (!cli_parse(cli, &catalog_command_options, argc, argv, &o, &rest, &status))
+        return status;
+    const char *verb = rest.count ? rest.items[0] : "";
+    bool ok = false;
+    if (strcmp(verb, "list") == 0)
+        ok = list(cli, &rest);
+    else if (strcmp(verb, "show") == 0)
+        ok = show(cli, &rest);
+    else
+        err_set(&cli->err, ERR_USAGE, "catalog takes list or show; see shardplan catalog --help");
+    return ok ? EXIT_YES : cli_fail(cli);
+}
+
+const struct command catalog_command = {.options = &catalog_command_options, .run = run};
