@@ -15,12 +15,9 @@ const char *const proof_names[PROOF_COUNT] = {
 };
 
 const char *const choice_names[CHOICE_COUNT] = {
-    [CHOICE_AS_IS] = "as_is",
-    [CHOICE_CHANGE_KNOBS] = "change_knobs",
-    [CHOICE_OFFLOAD] = "offload",
-    [CHOICE_MORE_BANDWIDTH] = "more_bandwidth",
-    [CHOICE_MORE_GPUS] = "more_gpus",
-    [CHOICE_IMPOSSIBLE] = "impossible",
+    [CHOICE_AS_IS] = "as_is",         [CHOICE_CHANGE_KNOBS] = "change_knobs",
+    [CHOICE_OFFLOAD] = "offload",     [CHOICE_MORE_BANDWIDTH] = "more_bandwidth",
+    [CHOICE_MORE_GPUS] = "more_gpus", [CHOICE_IMPOSSIBLE] = "impossible",
 };
 
 static void time_unknown(struct step_time *t, const char *reason) {
@@ -96,10 +93,10 @@ struct offload_variant {
 
 // DESIGN §5: what plan also shows when nothing fits.
 static const struct offload_variant offload_variants[] = {
-    {STRATEGY_ZERO2, OFFLOAD_CPU, OFFLOAD_NONE},   {STRATEGY_ZERO3, OFFLOAD_CPU, OFFLOAD_NONE},
-    {STRATEGY_ZERO3, OFFLOAD_CPU, OFFLOAD_CPU},    {STRATEGY_ZERO3, OFFLOAD_NVME, OFFLOAD_NONE},
-    {STRATEGY_ZERO3, OFFLOAD_NVME, OFFLOAD_CPU},   {STRATEGY_ZERO3, OFFLOAD_NVME, OFFLOAD_NVME},
-    {STRATEGY_FSDP1, OFFLOAD_CPU, OFFLOAD_CPU},    {STRATEGY_FSDP2, OFFLOAD_CPU, OFFLOAD_CPU},
+    {STRATEGY_ZERO2, OFFLOAD_CPU, OFFLOAD_NONE}, {STRATEGY_ZERO3, OFFLOAD_CPU, OFFLOAD_NONE},
+    {STRATEGY_ZERO3, OFFLOAD_CPU, OFFLOAD_CPU},  {STRATEGY_ZERO3, OFFLOAD_NVME, OFFLOAD_NONE},
+    {STRATEGY_ZERO3, OFFLOAD_NVME, OFFLOAD_CPU}, {STRATEGY_ZERO3, OFFLOAD_NVME, OFFLOAD_NVME},
+    {STRATEGY_FSDP1, OFFLOAD_CPU, OFFLOAD_CPU},  {STRATEGY_FSDP2, OFFLOAD_CPU, OFFLOAD_CPU},
 };
 #define OFFLOAD_VARIANTS (sizeof offload_variants / sizeof offload_variants[0])
 

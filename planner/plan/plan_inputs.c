@@ -8,18 +8,21 @@
 
 struct known_figure {
     const char *path, *unit;
-    size_t offset; // of a struct figure in struct cluster
+    size_t offset;            // of a struct figure in struct cluster
     const char *measure_with; // command that replaces an assumption by a measurement
 };
 
-#define CLUSTER_FIGURE(field, unit, measure) {"cluster." #field, unit, offsetof(struct cluster, field), measure}
+#define CLUSTER_FIGURE(field, unit, measure)                                                       \
+    { "cluster." #field, unit, offsetof(struct cluster, field), measure }
 #define GPU_FIGURE(field, unit, measure)                                                           \
-    {"gpu." #field, unit, offsetof(struct cluster, gpu) + offsetof(struct gpu, field), measure}
+    { "gpu." #field, unit, offsetof(struct cluster, gpu) + offsetof(struct gpu, field), measure }
 
 static const struct known_figure figures[] = {
-    GPU_FIGURE(memory_torch_bytes, "bytes", "python3 -c 'import torch; print(torch.cuda.mem_get_info()[1])'"),
+    GPU_FIGURE(memory_torch_bytes, "bytes",
+               "python3 -c 'import torch; print(torch.cuda.mem_get_info()[1])'"),
     GPU_FIGURE(context_bytes, "bytes", "nvidia-smi --query-compute-apps=used_memory --format=csv"),
-    GPU_FIGURE(nccl_first_bytes, "bytes", "nvidia-smi --query-compute-apps=used_memory --format=csv"),
+    GPU_FIGURE(nccl_first_bytes, "bytes",
+               "nvidia-smi --query-compute-apps=used_memory --format=csv"),
     GPU_FIGURE(hbm_bytes_per_s, "bytes/s", "shardplan bench copy"),
     GPU_FIGURE(hbm_fraction, "fraction", "shardplan bench copy"),
     GPU_FIGURE(nvlink_bytes_per_s, "bytes/s", "shardplan bench collectives"),
@@ -50,13 +53,12 @@ static struct figure *figure_at(struct cluster *c, size_t i) {
 static void list_inputs(struct plan_set *s, struct arena *a) {
     struct cluster c = *s->cluster;
     s->inputs = arena_array(a, FIGURES + 2, sizeof *s->inputs);
-    s->inputs[s->input_count++] =
-        (struct plan_input){.path = "model.parameters",
-                            .unit = "parameters",
-                            .figure = figure_known((double)s->model->parameters, PROVENANCE_SPEC,
-                                                   s->model->source)};
-    enum dtype t = s->plan_count ? s->plans[s->recommendation.plan_index].recipe.compute_dtype
-                                 : DTYPE_BF16;
+    s->inputs[s->input_count++] = (struct plan_input){
+        .path = "model.parameters",
+        .unit = "parameters",
+        .figure = figure_known((double)s->model->parameters, PROVENANCE_SPEC, s->model->source)};
+    enum dtype t =
+        s->plan_count ? s->plans[s->recommendation.plan_index].recipe.compute_dtype : DTYPE_BF16;
     s->inputs[s->input_count++] =
         (struct plan_input){.path = arena_printf(a, "gpu.peak_flop_per_s.%s", dtype_name(t)),
                             .unit = "flop/s",

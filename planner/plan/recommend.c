@@ -19,7 +19,8 @@ static double merit(const struct plan *p) {
 }
 
 static bool better(const struct plan *p, const struct plan *best) {
-    bool tight = p->memory.fits_state == FITS_TIGHT, best_tight = best->memory.fits_state == FITS_TIGHT;
+    bool tight = p->memory.fits_state == FITS_TIGHT,
+         best_tight = best->memory.fits_state == FITS_TIGHT;
     if (tight != best_tight)
         return best_tight; // a sure fit beats a faster "perhaps"
     return merit(p) > merit(best);
@@ -122,16 +123,18 @@ static void recommend_fit(struct plan_set *s, size_t best, struct arena *a) {
     const struct plan *p = &s->plans[best];
     r->plan_index = best;
     r->choice = offloads(p) ? CHOICE_OFFLOAD : CHOICE_AS_IS;
-    r->reason = arena_printf(a, "%s is %s%s", plan_title(p, a), speed_text(p, a),
-                             p->memory.fits_state == FITS_TIGHT
-                                 ? "; memory is tight (the allocator's upper estimate exceeds the card)"
-                                 : "");
+    r->reason =
+        arena_printf(a, "%s is %s%s", plan_title(p, a), speed_text(p, a),
+                     p->memory.fits_state == FITS_TIGHT
+                         ? "; memory is tight (the allocator's upper estimate exceeds the card)"
+                         : "");
     add_action(r, arena_printf(a, "train with --strategy %s", strategy_names[p->recipe.strategy]));
     if (p->recipe.offload_optimizer != OFFLOAD_NONE)
         add_action(r, arena_printf(a, "--offload-optimizer %s",
                                    offload_names[p->recipe.offload_optimizer]));
     if (p->recipe.offload_param != OFFLOAD_NONE)
-        add_action(r, arena_printf(a, "--offload-param %s", offload_names[p->recipe.offload_param]));
+        add_action(r,
+                   arena_printf(a, "--offload-param %s", offload_names[p->recipe.offload_param]));
 }
 
 static bool recommend_change(struct plan_set *s, struct arena *a, struct err *e) {
@@ -158,8 +161,9 @@ static bool recommend_change(struct plan_set *s, struct arena *a, struct err *e)
         return true;
     }
     *r = (struct recommendation){.plan_index = 0, .choice = CHOICE_IMPOSSIBLE};
-    r->reason = arena_printf(a, "no strategy, recompute mode, offload or number of GPUs up to %d "
-                                "makes this fit",
+    r->reason = arena_printf(a,
+                             "no strategy, recompute mode, offload or number of GPUs up to %d "
+                             "makes this fit",
                              PLAN_GPUS_MAX);
     return true;
 }

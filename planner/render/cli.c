@@ -7,17 +7,17 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define OUTPUT_OPTIONS(type, prefix)                                                               \
+#define OUTPUT_OPTIONS(target, prefix)                                                             \
     {.name = "json",                                                                               \
      .type = OPT_STRING,                                                                           \
-     .offset = offsetof(type, prefix json),                                                        \
+     .offset = offsetof(target, prefix json),                                                      \
      .argument = "FILE",                                                                           \
      .help = "write the result as JSON; - writes JSON alone to stdout",                            \
      .group = "Output",                                                                            \
      .given_offset = SIZE_MAX},                                                                    \
         {.name = "report",                                                                         \
          .type = OPT_STRING,                                                                       \
-         .offset = offsetof(type, prefix report),                                                  \
+         .offset = offsetof(target, prefix report),                                                \
          .argument = "DIR",                                                                        \
          .help = "also write an HTML page with plots to DIR",                                      \
          .group = "Output",                                                                        \
@@ -25,11 +25,13 @@
         {.name = "quiet",                                                                          \
          .letter = 'q',                                                                            \
          .type = OPT_FLAG,                                                                         \
-         .offset = offsetof(type, prefix quiet),                                                   \
+         .offset = offsetof(target, prefix quiet),                                                 \
          .help = "no warnings and no progress",                                                    \
          .group = "Output",                                                                        \
          .given_offset = SIZE_MAX},                                                                \
-        {.name = NULL}
+    {                                                                                              \
+        .name = NULL                                                                               \
+    }
 
 const struct opt model_output_options[] = {OUTPUT_OPTIONS(struct model_request, output.)};
 const struct opt output_options_at_zero[] = {OUTPUT_OPTIONS(struct output_request, )};
@@ -95,12 +97,13 @@ static bool run_report(struct cli *cli, const struct output_request *o, const cJ
         if (!json_write_file(path, root, &cli->err))
             return false;
     }
-    char *argv[] = {"shardreport", arena_strdup(cli->arena, path), "-o",
-                    arena_strdup(cli->arena, o->report), "--quiet", NULL};
+    char *argv[] = {"shardreport", arena_strdup(cli->arena, path),
+                    "-o",          arena_strdup(cli->arena, o->report),
+                    "--quiet",     NULL};
     int status = cli_spawn(cli, "shardreport", argv);
     if (status != 0)
-        return err_set(&cli->err, ERR_RESOURCE, "the report could not be written (shardreport: status %d)",
-                       status);
+        return err_set(&cli->err, ERR_RESOURCE,
+                       "the report could not be written (shardreport: status %d)", status);
     if (cli_prints_table(o))
         printf("Report: %s/index.html\n", o->report);
     return true;

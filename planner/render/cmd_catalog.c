@@ -69,8 +69,8 @@ static bool list(struct cli *cli, const struct opt_texts *rest) {
     enum catalog_kind kind;
     if (rest->count > 1) {
         if (!kind_of(rest->items[1], &kind))
-            return err_set(&cli->err, ERR_USAGE, "catalog list: '%s' is not models, gpus or clusters",
-                           rest->items[1]);
+            return err_set(&cli->err, ERR_USAGE,
+                           "catalog list: '%s' is not models, gpus or clusters", rest->items[1]);
         return list_kind(cli, kind);
     }
     for (size_t i = 0; i < CATALOG_KIND_COUNT; i++)
@@ -96,8 +96,8 @@ static bool show(struct cli *cli, const struct opt_texts *rest) {
     const char *path;
     if (rest->count == 3) {
         if (!kind_of(rest->items[1], &kind))
-            return err_set(&cli->err, ERR_USAGE, "catalog show: '%s' is not models, gpus or clusters",
-                           rest->items[1]);
+            return err_set(&cli->err, ERR_USAGE,
+                           "catalog show: '%s' is not models, gpus or clusters", rest->items[1]);
         return catalog_find(kind, rest->items[2], cli->arena, &path, &cli->err) &&
                copy_file(path, &cli->err);
     }

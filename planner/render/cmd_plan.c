@@ -35,9 +35,10 @@ const struct opt_command plan_command_options = {
     .positional_help = model_cluster_help,
     .tables = tables,
     .examples = examples,
-    .notes = "Exit status 0: some plan fits; 1: none does. Memory is each class's own maximum on one "
-             "GPU; `peak` is the largest sum over forward, loss, backward and step. `tight` means the "
-             "allocator's upper estimate exceeds the card.",
+    .notes =
+        "Exit status 0: some plan fits; 1: none does. Memory is each class's own maximum on one "
+        "GPU; `peak` is the largest sum over forward, loss, backward and step. `tight` means the "
+        "allocator's upper estimate exceeds the card.",
 };
 
 static enum plan_offload offload_wanted(const struct plan_options *o) {

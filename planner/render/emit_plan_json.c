@@ -81,14 +81,17 @@ static void emit_host(cJSON *plan, const struct memory *m, struct arena *a) {
 }
 
 static const char *const group_names[TRANSFER_GROUP_COUNT] = {
-    [GROUP_WORLD] = "world", [GROUP_SHARD] = "shard",     [GROUP_REPLICA] = "replica", [GROUP_NODE] = "node",
-    [GROUP_HOST] = "host",   [GROUP_TENSOR] = "tensor", [GROUP_CONTEXT] = "context", [GROUP_EXPERT] = "expert",
+    [GROUP_WORLD] = "world",     [GROUP_SHARD] = "shard",   [GROUP_REPLICA] = "replica",
+    [GROUP_NODE] = "node",       [GROUP_HOST] = "host",     [GROUP_TENSOR] = "tensor",
+    [GROUP_CONTEXT] = "context", [GROUP_EXPERT] = "expert",
 };
 
 static const char *transfer_kind(const struct transfer *t) {
     static const char *const names[TRANSFER_KIND_COUNT] = {
-        [TRANSFER_COLLECTIVE] = "collective", [TRANSFER_H2D] = "h2d",
-        [TRANSFER_D2H] = "d2h",               [TRANSFER_NVME_READ] = "nvme_read",
+        [TRANSFER_COLLECTIVE] = "collective",
+        [TRANSFER_H2D] = "h2d",
+        [TRANSFER_D2H] = "d2h",
+        [TRANSFER_NVME_READ] = "nvme_read",
         [TRANSFER_NVME_WRITE] = "nvme_write",
     };
     return t->kind == TRANSFER_COLLECTIVE ? collective_name(t->collective) : names[t->kind];
@@ -161,7 +164,8 @@ void emit_recommendation(cJSON *root, const struct recommendation *r) {
         cJSON_AddItemToArray(actions, cJSON_CreateString(r->actions[i]));
 }
 
-void emit_plan_entry(cJSON *plans, const struct plan *p, const struct plan_set *s, struct arena *a) {
+void emit_plan_entry(cJSON *plans, const struct plan *p, const struct plan_set *s,
+                     struct arena *a) {
     (void)s;
     cJSON *o = json_append_object(plans);
     json_add_string(o, "title", plan_title(p, a));
@@ -184,8 +188,7 @@ void emit_plan_entry(cJSON *plans, const struct plan *p, const struct plan_set *
     }
     json_add_bool(o, "fits", p->fits);
     emit_time(o, "time", &p->time);
-    json_add_string(o, "bound_by",
-                    isfinite(p->time.step_s) ? bound_names[p->time.bound_by] : NULL);
+    json_add_string(o, "bound_by", isfinite(p->time.step_s) ? bound_names[p->time.bound_by] : NULL);
 }
 
 void emit_model_cluster(cJSON *root, const struct model *m, const struct cluster *c,
@@ -202,7 +205,8 @@ void emit_model_cluster(cJSON *root, const struct model *m, const struct cluster
     json_add_u64(o, "gpus", c->gpus);
 }
 
-static void emit_inputs(cJSON *root, const struct plan_set *s, const struct recipe_origins *origins) {
+static void emit_inputs(cJSON *root, const struct plan_set *s,
+                        const struct recipe_origins *origins) {
     cJSON *list = json_add_array(root, "inputs");
     for (size_t i = 0; i < s->input_count; i++) {
         const struct plan_input *in = &s->inputs[i];
@@ -239,8 +243,7 @@ cJSON *emit_plan_json(const struct plan_set *s, const char *command,
     cJSON *root = cJSON_CreateObject();
     json_add_string(root, "schema", "shardplan.plan/1");
     json_add_string(root, "command", command);
-    const struct recipe *r =
-        s->plan_count ? &s->plans[s->recommendation.plan_index].recipe : NULL;
+    const struct recipe *r = s->plan_count ? &s->plans[s->recommendation.plan_index].recipe : NULL;
     emit_model_cluster(root, s->model, s->cluster, r);
     emit_recommendation(root, &s->recommendation);
     cJSON *plans = json_add_array(root, "plans");

@@ -27,12 +27,15 @@ static void print_heading(const struct plan_set *s, struct arena *a, FILE *out) 
             units_format_count(count, sizeof count, (double)s->model->parameters), c->name,
             (unsigned long long)c->nodes, c->nodes == 1 ? "" : "s", (unsigned long long)c->gpus,
             c->gpu.name);
-    fprintf(out, "sequence %llu, micro-batch %llu x %llu accumulation, %s, %s, recompute %s, %s attention, %s loss%s\n",
+    fprintf(out,
+            "sequence %llu, micro-batch %llu x %llu accumulation, %s, %s, recompute %s, %s "
+            "attention, %s loss%s\n",
             (unsigned long long)r->seq, (unsigned long long)r->micro_batch,
             (unsigned long long)r->grad_accum, precision_names[r->precision],
             optimizer_names[r->optimizer], recompute_names[r->recompute],
             attention_names[r->attention], loss_names[r->loss],
-            r->lora_rank ? arena_printf(a, ", LoRA rank %llu", (unsigned long long)r->lora_rank) : "");
+            r->lora_rank ? arena_printf(a, ", LoRA rank %llu", (unsigned long long)r->lora_rank)
+                         : "");
     if (c->assumed_host)
         fprintf(out, "The host is assumed to be that of the %s's reference server.\n", c->gpu.name);
 }
@@ -57,14 +60,16 @@ static void print_memory_row(const struct plan *p, int width, struct arena *a, F
     fprintf(out, "%7.2f %7.2f %8.2f %7.2f %7.2f %7.2f %8.2f %8.2f %8.2f %8.2f  %-5s",
             gib(b[MEMORY_PARAMS]), gib(b[MEMORY_GRADS]),
             gib(b[MEMORY_OPTIMIZER] + b[MEMORY_MASTER]), gib(b[MEMORY_GATHER]),
-            gib(b[MEMORY_BUCKET]), gib(b[MEMORY_ACTIVATIONS]),
-            gib(b[MEMORY_LOGITS]), gib(m->allocated_peak_bytes), gib(m->reserved_high_bytes),
+            gib(b[MEMORY_BUCKET]), gib(b[MEMORY_ACTIVATIONS]), gib(b[MEMORY_LOGITS]),
+            gib(m->allocated_peak_bytes), gib(m->reserved_high_bytes),
             (double)m->headroom_bytes / (double)UNITS_GIB, fits_state_names[m->fits_state]);
-    fprintf(out, " %8s", p->min_gpus ? arena_printf(a, "%llu", (unsigned long long)p->min_gpus) : "none");
+    fprintf(out, " %8s",
+            p->min_gpus ? arena_printf(a, "%llu", (unsigned long long)p->min_gpus) : "none");
     const char *host = m->host_known ? (m->host_fits ? "" : " short") : " ?";
     fprintf(out, " %9.1f%s", gib(m->host_bytes), host);
     if (m->nvme_bytes)
-        fprintf(out, " (+%.0f NVMe%s)", gib(m->nvme_bytes), m->nvme_known && !m->nvme_fits ? " short" : "");
+        fprintf(out, " (+%.0f NVMe%s)", gib(m->nvme_bytes),
+                m->nvme_known && !m->nvme_fits ? " short" : "");
     fputc('\n', out);
 }
 
@@ -75,13 +80,14 @@ static void print_memory(const struct plan_set *s, int width, struct arena *a, F
             units_format_gib(capacity, sizeof capacity, (double)s->plans[i].memory.capacity_bytes);
             break;
         }
-    fprintf(out, "\nMemory of one GPU (each class's own maximum) against %s usable; host of one node\n",
+    fprintf(out,
+            "\nMemory of one GPU (each class's own maximum) against %s usable; host of one node\n",
             capacity);
-    fprintf(out, "%-*s %7s %7s %8s %7s %7s %7s %8s %8s %8s %8s  %-5s %8s %9s\n", width, "plan", "params",
-            "grads", "optimizer", "gather", "bucket", "activ.", "logits", "peak", "reserved", "free", "fits",
-            "min GPUs", "host");
-    fprintf(out, "%-*s %7s %7s %8s %7s %7s %7s %8s %8s %8s %8s  %-5s %8s %9s\n", width, "", "GiB", "GiB",
-            "GiB", "GiB", "GiB", "GiB", "GiB", "GiB", "GiB", "GiB", "", "", "GiB");
+    fprintf(out, "%-*s %7s %7s %8s %7s %7s %7s %8s %8s %8s %8s  %-5s %8s %9s\n", width, "plan",
+            "params", "grads", "optimizer", "gather", "bucket", "activ.", "logits", "peak",
+            "reserved", "free", "fits", "min GPUs", "host");
+    fprintf(out, "%-*s %7s %7s %8s %7s %7s %7s %8s %8s %8s %8s  %-5s %8s %9s\n", width, "", "GiB",
+            "GiB", "GiB", "GiB", "GiB", "GiB", "GiB", "GiB", "GiB", "GiB", "", "", "GiB");
     for (size_t i = 0; i < s->plan_count; i++)
         print_memory_row(&s->plans[i], width, a, out);
 }
@@ -95,8 +101,9 @@ static void print_step_row(const struct plan *p, int width, struct arena *a, FIL
     if (isfinite(t->step_s))
         units_format_seconds(step, sizeof step, t->step_s);
     fprintf(out, "%-*s %5.2f %8.2f %8.2f %8.2f %8.2f %8.2f %8s", width, plan_title(p, a),
-            v->textbook_multiple, v->textbook_bytes / UNITS_GIGA, v->sent_bytes_per_gpu / UNITS_GIGA,
-            v->inter_node_bytes_per_gpu / UNITS_GIGA, (v->h2d_bytes + v->d2h_bytes) / UNITS_GIGA,
+            v->textbook_multiple, v->textbook_bytes / UNITS_GIGA,
+            v->sent_bytes_per_gpu / UNITS_GIGA, v->inter_node_bytes_per_gpu / UNITS_GIGA,
+            (v->h2d_bytes + v->d2h_bytes) / UNITS_GIGA,
             (v->nvme_read_bytes + v->nvme_write_bytes) / UNITS_GIGA, step);
     if (!isfinite(t->step_s)) {
         fprintf(out, "  %s\n", t->reason ? t->reason : "");
@@ -108,11 +115,13 @@ static void print_step_row(const struct plan *p, int width, struct arena *a, FIL
 }
 
 static void print_step(const struct plan_set *s, int width, struct arena *a, FILE *out) {
-    fprintf(out, "\nOne optimizer step, per GPU: bytes sent (textbook beside what the framework sends) and time\n");
-    fprintf(out, "%-*s %5s %8s %8s %8s %8s %8s %8s %9s %8s %5s  %s\n", width, "plan", "x Psi", "textbook",
-            "sent", "of: net", "PCIe", "NVMe", "step", "range", "tokens/s", "MFU", "bound by");
-    fprintf(out, "%-*s %5s %8s %8s %8s %8s %8s %8s %9s %8s %5s\n", width, "", "", "GB", "GB", "GB", "GB", "GB",
-            "", "x step", "per GPU", "%");
+    fprintf(out, "\nOne optimizer step, per GPU: bytes sent (textbook beside what the framework "
+                 "sends) and time\n");
+    fprintf(out, "%-*s %5s %8s %8s %8s %8s %8s %8s %9s %8s %5s  %s\n", width, "plan", "x Psi",
+            "textbook", "sent", "of: net", "PCIe", "NVMe", "step", "range", "tokens/s", "MFU",
+            "bound by");
+    fprintf(out, "%-*s %5s %8s %8s %8s %8s %8s %8s %9s %8s %5s\n", width, "", "", "GB", "GB", "GB",
+            "GB", "GB", "", "x step", "per GPU", "%");
     for (size_t i = 0; i < s->plan_count; i++)
         print_step_row(&s->plans[i], width, a, out);
 }

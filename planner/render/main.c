@@ -8,16 +8,16 @@
 
 // In the order of help.
 const struct command *const commands[] = {
-    &plan_command,     &bench_command,   &rehearse_command,
-    &report_command,   &catalog_command, NULL,
+    &plan_command, &bench_command, &rehearse_command, &report_command, &catalog_command, NULL,
 };
 #define COMMANDS (sizeof commands / sizeof commands[0] - 1)
 
 static void print_help(FILE *out) {
-    fputs("usage: shardplan COMMAND [ARGUMENT...]\n\n"
-          "Plan sharded training of large models: does it fit, how fast is it, what holds it back,\n"
-          "and should you offload or buy bandwidth?\n\n",
-          out);
+    fputs(
+        "usage: shardplan COMMAND [ARGUMENT...]\n\n"
+        "Plan sharded training of large models: does it fit, how fast is it, what holds it back,\n"
+        "and should you offload or buy bandwidth?\n\n",
+        out);
     for (size_t i = 0; i < COMMANDS; i++)
         fprintf(out, "  %-10s %s\n", commands[i]->options->name, commands[i]->options->summary);
     fputs("\nshardplan COMMAND --help shows a command's options. Start here:\n"
