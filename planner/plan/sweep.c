@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/sweep.h"
+
+#include "base/units.h"
+#include "plan/sweep_bound.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+const char *const sweep_objective_names[SWEEP_OBJECTIVE_COUNT] = {
+    [SWEEP_TOKENS] = "tokens", [SWEEP_COST] = "cost", [SWEEP_HEADROOM] = "headroom"};
+
+// Points simulated between two looks at the pruning limit. Fixed, so that what is simulated does
+// not depend on the number of threads.
+#define BLOCK 64
+
+struct candidate {
+    uint64_t point;
+    double best; // no simulation of this point scores higher
+};
+
+struct outcome {
+    uint64_t point;
+    bool fits;
+    double score, step_s, peak_bytes, gpus;
+};
+
+struct search {
+    const struct sweep_request *q;
+    const struct sweep_points *points;
+    const struct sweep_bounds *bounds;
+    struct candidate *candidates;
+    uint64_t candidate_count;
+    struct outcome *outcomes; // of simulated points, in candidate order
+    uint64_t simulated;
+    struct arena **arenas; // one per thread
+    int threads;
+};
+
+static double job_tokens(const struct search *s) {
+    return (double)s->q->basis.global_batch * (double)s->q->basis.recipes[0].seq;
+}
+
+// Higher is better for every objective.
+static double score_of(const struct search *s, double step_s, double headroom_bytes, double gpus) {
+    switch (s->q->objective) {
+    case SWEEP_COST:
+        return 1 / (step_s * gpus);
+    case SWEEP_HEADROOM:
+        return headroom_bytes;
+    default:
+        return 1 / step_s;
+    }
+}
+
+static int by_best(const void *x, const void *y) {
+    const struct candidate *a = x, *b = y;
+    if (a->best != b->best)
+        return a->best < b->best ? 1 : -1;
+    return (a->point > b->point) - (a->point < b->point);
+}
+
+static int by_score(const void *x, const void *y) {
+    const struct outcome *a = x, *b = y;
+    if (a->score != b->score)
+        return a->score < b->score ? 1 : -1;
+    return (a->point > b->point) - (a->point < b->point);
+}
+
+static uint64_t bound_all(struct search *s, struct arena *a) {
+    uint64_t n = s->points->point_count, bounded = 0;
+    s->candidates = arena_array(a, n, sizeof *s->candidates);
+#pragma omp parallel for schedule(static) reduction(+ : bounded) num_threads(s->threads)
+    for (uint64_t i = 0; i < n; i++) {
+        struct sweep_bound b;
+        s->candidates[i] = (struct candidate){.point = i, .best = -INFINITY};
+        if (!sweep_bound(s->bounds, i, &b))
+            continue;
+        bounded++;
+        const struct sweep_family *f = &s->points->families[sweep_family_of(s->points, i)];
+        if (b.peak_bytes <= b.capacity_bytes)
+            s->candidates[i].best =
+                score_of(s, b.step_s, b.capacity_bytes - b.peak_bytes, (double)f->gpus);
+    }
+    for (uint64_t i = 0; i < n; i++)
+        if (s->candidates[i].best > -INFINITY)
+            s->candidates[s->candidate_count++] = s->candidates[i];
+    qsort(s->candidates, s->candidate_count, sizeof *s->candidates, by_best);
+    return bounded;
+}
+
+static bool cluster_of(const struct search *s, uint64_t nodes, uint64_t gpus, struct cluster *c,
+                       struct err *e) {
+    *c = *s->q->basis.cluster;
+    return nodes == c->nodes || cluster_resize(c, nodes, gpus, e);
+}
+
+static bool evaluate(const struct search *s, uint64_t point, bool with_time, struct arena *a,
+                     struct plan *p, struct sweep_family const **family) {
+    struct recipe r;
+    struct cluster c;
+    struct err ignored = {0};
+    size_t f;
+    if (!sweep_point_recipe(s->points, point, &f, &r))
+        return false;
+    *family = &s->points->families[f];
+    return cluster_of(s, (*family)->nodes, (*family)->gpus, &c, &ignored) &&
+           plan_evaluate(s->q->basis.model, &c, &r, with_time, a, p, &ignored) && !p->reason;
+}
+
+static void simulate(const struct search *s, uint64_t point, struct arena *a, struct outcome *out) {
+    struct plan p;
+    const struct sweep_family *f;
+    *out = (struct outcome){.point = point, .score = -INFINITY};
+    if (!evaluate(s, point, false, a, &p, &f) || !p.fits)
+        return;
+    if (!evaluate(s, point, true, a, &p, &f) || !isfinite(p.time.step_s))
+        return;
+    out->fits = true;
+    out->step_s = p.time.step_s;
+    out->peak_bytes = (double)p.memory.allocated_peak_bytes;
+    out->gpus = (double)f->gpus;
+    out->score = score_of(s, p.time.step_s, (double)p.memory.headroom_bytes, out->gpus);
+}
+
+// The score that a candidate must reach to enter the best `top`; -INFINITY until there are `top`.
+static double limit_of(struct outcome *best, size_t *count, size_t top, const struct outcome *block,
+                       size_t block_count) {
+    for (size_t i = 0; i < block_count; i++)
+        if (block[i].fits)
+            best[(*count)++] = block[i];
+    qsort(best, *count, sizeof *best, by_score);
+    if (*count > top)
+        *count = top;
+    return *count == top ? best[top - 1].score : -INFINITY;
+}
+
+// A candidate that is beaten in every aim by a simulated point is on no front.
+static bool dominated(const struct search *s, const struct candidate *c, const struct outcome *done,
+                      uint64_t count) {
+    struct sweep_bound b;
+    sweep_bound(s->bounds, c->point, &b);
+    double gpus = (double)s->points->families[sweep_family_of(s->points, c->point)].gpus;
+    for (uint64_t i = 0; i < count; i++)
+        if (done[i].fits && done[i].step_s < b.step_s && done[i].peak_bytes < b.peak_bytes &&
+            done[i].gpus <= gpus)
+            return true;
+    return false;
+}
+
+static bool stopped(const struct sweep_request *q) {
+    return q->stop && *q->stop;
+}
+
+static void run_block(struct search *s, const uint64_t *points, size_t count) {
+    struct outcome *out = s->outcomes + s->simulated;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(s->threads)
+    for (size_t i = 0; i < count; i++) {
+#ifdef _OPENMP
+        struct arena *a = s->arenas[omp_get_thread_num()];
+#else
+        struct arena *a = s->arenas[0];
+#endif
+        arena_reset(a);
+        simulate(s, points[i], a, &out[i]);
+    }
+    s->simulated += count;
+}
+
+// The front's members seen so far, so that `dominated` compares with few points.
+static size_t keep_front(struct outcome *front, size_t count, const struct outcome *block,
+                         size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        bool beaten = !block[i].fits;
+        for (size_t k = 0; k < count && !beaten; k++)
+            beaten = front[k].step_s <= block[i].step_s &&
+                     front[k].peak_bytes <= block[i].peak_bytes && front[k].gpus <= block[i].gpus;
+        if (beaten)
+            continue;
+        size_t kept = 0;
+        for (size_t k = 0; k < count; k++)
+            if (!(block[i].step_s <= front[k].step_s &&
+                  block[i].peak_bytes <= front[k].peak_bytes && block[i].gpus <= front[k].gpus))
+                front[kept++] = front[k];
+        front[kept++] = block[i];
+        count = kept;
+    }
+    return count;
+}
+
+struct state {
+    struct outcome *best, *front;
+    size_t best_count, front_count;
+    double limit;
+};
+
+static bool worth(const struct search *s, const struct state *t, const struct candidate *c) {
+    if (s->q->exhaustive || c->best >= t->limit)
+        return true;
+    return s->q->pareto && !dominated(s, c, t->front, t->front_count);
+}
+
+static bool search_all(struct search *s, struct arena *a, struct state *t) {
+    t->best = arena_array(a, s->q->top + BLOCK, sizeof *t->best);
+    t->front = arena_array(a, s->candidate_count + 1, sizeof *t->front);
+    s->outcomes = arena_array(a, s->candidate_count + 1, sizeof *s->outcomes);
+    t->limit = -INFINITY;
+    for (uint64_t next = 0; next < s->candidate_count;) {
+        uint64_t points[BLOCK];
+        size_t count = 0;
+        while (next < s->candidate_count && count < BLOCK) {
+            const struct candidate *c = &s->candidates[next++];
+            if (worth(s, t, c))
+                points[count++] = c->point;
+            else if (!s->q->pareto && !s->q->exhaustive)
+                next = s->candidate_count; // sorted: nothing after it can win
+        }
+        const struct outcome *block = s->outcomes + s->simulated;
+        run_block(s, points, count);
+        t->limit = limit_of(t->best, &t->best_count, s->q->top, block, count);
+        t->front_count = keep_front(t->front, t->front_count, block, count);
+        if (s->q->progress)
+            s->q->progress(s->q->progress_context, next, s->candidate_count);
+        if (stopped(s->q))
+            return false;
+    }
+    return true;
+}
+
+// Plans are evaluated again into the result's arena; the workers' arenas are gone by then.
+static size_t fill_plans(const struct search *s, const struct outcome *from, size_t count,
+                         struct arena *a, struct sweep_plan *out) {
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct sweep_plan *p = &out[n];
+        const struct sweep_family *f;
+        if (!evaluate(s, from[i].point, true, a, &p->plan, &f))
+            continue;
+        p->point = from[i].point;
+        p->nodes = f->nodes;
+        p->gpus = f->gpus;
+        p->tokens_per_s = job_tokens(s) / p->plan.time.step_s;
+        p->usd_per_billion_tokens = s->q->basis.cluster->usd_per_gpu_hour.value * (double)f->gpus /
+                                    units_hour_s * UNITS_GIGA / p->tokens_per_s;
+        n++;
+    }
+    return n;
+}
+
+static int by_step(const void *x, const void *y) {
+    const struct outcome *a = x, *b = y;
+    if (a->step_s != b->step_s)
+        return a->step_s < b->step_s ? -1 : 1;
+    return (a->point > b->point) - (a->point < b->point);
+}
+
+static void make_arenas(struct search *s, struct arena *a) {
+#ifdef _OPENMP
+    s->threads = s->q->threads > 0 ? s->q->threads : omp_get_num_procs();
+#else
+    s->threads = 1;
+#endif
+    s->arenas = arena_array(a, (size_t)s->threads, sizeof *s->arenas);
+    for (int i = 0; i < s->threads; i++)
+        s->arenas[i] = arena_create();
+}
+
+bool sweep_run(const struct sweep_request *q, struct arena *a, struct sweep_result *out,
+               struct err *e) {
+    struct sweep_result r = {.space = q->space};
+    struct sweep_points points;
+    struct search s = {.q = q, .points = &points};
+    struct state t = {0};
+    sweep_space_defaults(&r.space, q->basis.cluster);
+    if (!sweep_points_build(&r.space, &q->basis, a, &points, e) ||
+        !sweep_bounds_build(&points, &q->basis, a, &s.bounds, e))
+        return false;
+    make_arenas(&s, a);
+    r.points = points.point_count;
+    r.bounded = bound_all(&s, a);
+    r.interrupted = !search_all(&s, a, &t);
+    r.simulated = s.simulated;
+    r.pruned = r.bounded - s.simulated;
+    for (uint64_t i = 0; i < s.simulated; i++)
+        r.feasible += s.outcomes[i].fits;
+    r.plans = arena_array(a, t.best_count + 1, sizeof *r.plans);
+    r.plan_count = fill_plans(&s, t.best, t.best_count, a, r.plans);
+    if (q->pareto) {
+        qsort(t.front, t.front_count, sizeof *t.front, by_step);
+        r.pareto = arena_array(a, t.front_count + 1, sizeof *r.pareto);
+        r.pareto_count = fill_plans(&s, t.front, t.front_count, a, r.pareto);
+    }
+    for (int i = 0; i < s.threads; i++)
+        arena_destroy(s.arenas[i]);
+    *out = r;
+    out->space = r.space;
+    return true;
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Search a space of recipes: bound every point, simulate those that can still win, in an order that
+// does not depend on the number of threads.
+#pragma once
+
+#include "plan/plan.h"
+#include "plan/sweep_space.h"
+
+#include <signal.h>
+
+enum sweep_objective { SWEEP_TOKENS, SWEEP_COST, SWEEP_HEADROOM, SWEEP_OBJECTIVE_COUNT };
+extern const char
+    *const sweep_objective_names[SWEEP_OBJECTIVE_COUNT]; // "tokens", "cost", "headroom"
+
+struct sweep_request {
+    struct sweep_basis basis;
+    struct sweep_space space;
+    enum sweep_objective objective;
+    size_t top;
+    bool pareto;     // also the front of (step, peak, cost, GPUs)
+    bool exhaustive; // simulate every feasible point: for checking the pruning
+    int threads;     // 0 = all cores
+    void (*progress)(void *context, uint64_t done, uint64_t total); // may be NULL
+    void *progress_context;
+    const volatile sig_atomic_t *stop; // may be NULL; set to end early with what is done
+};
+
+struct sweep_plan {
+    struct plan plan;
+    uint64_t point, nodes, gpus;
+    double tokens_per_s;           // of the whole job
+    double usd_per_billion_tokens; // NAN where the price is unknown
+};
+
+struct sweep_result {
+    struct sweep_space space;
+    uint64_t points, bounded, pruned, simulated, feasible; // feasible: simulated ones that fit
+    bool interrupted;
+    struct sweep_plan *plans;
+    size_t plan_count;
+    struct sweep_plan *pareto;
+    size_t pareto_count;
+};
+
+bool sweep_run(const struct sweep_request *q, struct arena *a, struct sweep_result *out,
+               struct err *e);
