@@ -18,6 +18,8 @@
 #define UNITS_MILLI 1e-3
 #define UNITS_MICRO 1e-6
 #define UNITS_NANO 1e-9
+#define UNITS_HOUR_S 3600.0
+#define UNITS_DAY_S 86400.0
 
 // Each parser takes the whole string or fails naming what it expected.
 bool units_parse_bytes(const char *s, uint64_t *out_bytes, struct err *e);    // 64MiB, 5e8, 1.5GB

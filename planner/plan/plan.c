@@ -61,7 +61,7 @@ static void set_proof(struct plan *p) {
 }
 
 bool plan_evaluate(const struct model *m, const struct cluster *c, const struct recipe *r,
-                   bool with_time, struct arena *a, struct plan *out, struct err *e) {
+                   enum plan_time time, struct arena *a, struct plan *out, struct err *e) {
     struct plan p = {.recipe = *r};
     struct err why = {0};
     time_unknown(&p.time, "not simulated");
@@ -76,7 +76,7 @@ bool plan_evaluate(const struct model *m, const struct cluster *c, const struct 
         return false;
     p.fits = p.memory.fits_state != FITS_NO && (p.memory.host_fits || !p.memory.host_known) &&
              (p.memory.nvme_fits || !p.memory.nvme_known);
-    if (with_time) {
+    if (time == PLAN_TIME_ALWAYS || (time == PLAN_TIME_IF_FITS && p.fits)) {
         struct step_request q = {.model = m, .cluster = c, .recipe = &p.recipe};
         if (!step_simulate(&q, a, &p.time, NULL, &why))
             time_unknown(&p.time, arena_strdup(a, why.text));
@@ -126,7 +126,8 @@ static bool add_offload_variants(struct plan_set *s, const struct recipe *recipe
         struct recipe r = *base;
         r.offload_optimizer = offload_variants[i].optimizer;
         r.offload_param = offload_variants[i].param;
-        if (!plan_evaluate(s->model, s->cluster, &r, true, a, &s->plans[s->plan_count], e))
+        if (!plan_evaluate(s->model, s->cluster, &r, PLAN_TIME_ALWAYS, a, &s->plans[s->plan_count],
+                           e))
             return false;
         s->plan_count++;
     }
@@ -138,7 +139,8 @@ bool plan_all(const struct plan_request *q, struct arena *a, struct plan_set *ou
     s.plans = arena_array(a, q->recipe_count + OFFLOAD_VARIANTS, sizeof *s.plans);
     bool any = false;
     for (size_t i = 0; i < q->recipe_count; i++) {
-        if (!plan_evaluate(q->model, q->cluster, &q->recipes[i], true, a, &s.plans[i], e))
+        if (!plan_evaluate(q->model, q->cluster, &q->recipes[i], PLAN_TIME_ALWAYS, a, &s.plans[i],
+                           e))
             return false;
         any = any || s.plans[i].fits;
     }

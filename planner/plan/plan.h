@@ -68,9 +68,10 @@ extern const char *const proof_names[PROOF_COUNT];
 extern const char *const choice_names[CHOICE_COUNT];
 
 // Resolve and evaluate one recipe. A recipe that can't run fills plan->reason and is not an error.
-// `with_time` false leaves time NAN with its reason (sweeps bound first).
-bool plan_evaluate(const struct model *m, const struct cluster *c, const struct recipe *r, bool with_time, struct arena *a,
-                   struct plan *out, struct err *e);
+// Time that is not asked for is NAN with its reason.
+enum plan_time { PLAN_TIME_NEVER, PLAN_TIME_IF_FITS, PLAN_TIME_ALWAYS };
+bool plan_evaluate(const struct model *m, const struct cluster *c, const struct recipe *r,
+                   enum plan_time time, struct arena *a, struct plan *out, struct err *e);
 // Searches for the fewest GPUs stop here.
 #define PLAN_GPUS_MAX 65536
 
@@ -81,7 +82,7 @@ struct plan_request {
     const struct cluster *cluster;
     const struct recipe *recipes; // unresolved
     size_t recipe_count;
-    enum plan_offload offload;    // add CPU and NVMe variants (zero2, zero3, fsdp1, fsdp2)
+    enum plan_offload offload; // add CPU and NVMe variants (zero2, zero3, fsdp1, fsdp2)
 };
 
 // Evaluate every recipe, add offload variants as asked, recommend, collect inputs and assumptions.

@@ -73,7 +73,7 @@ static bool what_if(const struct plan_set *s, const struct plan *p, size_t i, do
                     struct arena *a, struct plan *out, struct err *e) {
     struct cluster c = *s->cluster;
     *figure_at(&c, i) = figure_known(value, PROVENANCE_ASSUMED, figure_at(&c, i)->source);
-    return plan_evaluate(s->model, &c, &p->recipe, true, a, out, e);
+    return plan_evaluate(s->model, &c, &p->recipe, PLAN_TIME_ALWAYS, a, out, e);
 }
 
 static const char *effect_text(const struct plan *low, const struct plan *high, double fraction,

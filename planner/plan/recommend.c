@@ -82,7 +82,7 @@ static bool find_knob(const struct plan_set *s, struct arena *a, const struct kn
                 struct recipe r = s->plans[i].recipe;
                 struct plan p;
                 apply_knob(&knobs[k], &r);
-                if (!plan_evaluate(s->model, s->cluster, &r, false, a, &p, e))
+                if (!plan_evaluate(s->model, s->cluster, &r, PLAN_TIME_NEVER, a, &p, e))
                     return false;
                 if (p.fits && !p.reason) {
                     *knob = &knobs[k];

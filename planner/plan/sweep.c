@@ -100,7 +100,7 @@ static bool cluster_of(const struct search *s, uint64_t nodes, uint64_t gpus, st
     return nodes == c->nodes || cluster_resize(c, nodes, gpus, e);
 }
 
-static bool evaluate(const struct search *s, uint64_t point, bool with_time, struct arena *a,
+static bool evaluate(const struct search *s, uint64_t point, enum plan_time time, struct arena *a,
                      struct plan *p, struct sweep_family const **family) {
     struct recipe r;
     struct cluster c;
@@ -110,16 +110,14 @@ static bool evaluate(const struct search *s, uint64_t point, bool with_time, str
         return false;
     *family = &s->points->families[f];
     return cluster_of(s, (*family)->nodes, (*family)->gpus, &c, &ignored) &&
-           plan_evaluate(s->q->basis.model, &c, &r, with_time, a, p, &ignored) && !p->reason;
+           plan_evaluate(s->q->basis.model, &c, &r, time, a, p, &ignored) && !p->reason;
 }
 
 static void simulate(const struct search *s, uint64_t point, struct arena *a, struct outcome *out) {
     struct plan p;
     const struct sweep_family *f;
     *out = (struct outcome){.point = point, .score = -INFINITY};
-    if (!evaluate(s, point, false, a, &p, &f) || !p.fits)
-        return;
-    if (!evaluate(s, point, true, a, &p, &f) || !isfinite(p.time.step_s))
+    if (!evaluate(s, point, PLAN_TIME_IF_FITS, a, &p, &f) || !p.fits || !isfinite(p.time.step_s))
         return;
     out->fits = true;
     out->step_s = p.time.step_s;
@@ -239,14 +237,14 @@ static size_t fill_plans(const struct search *s, const struct outcome *from, siz
     for (size_t i = 0; i < count; i++) {
         struct sweep_plan *p = &out[n];
         const struct sweep_family *f;
-        if (!evaluate(s, from[i].point, true, a, &p->plan, &f))
+        if (!evaluate(s, from[i].point, PLAN_TIME_ALWAYS, a, &p->plan, &f))
             continue;
         p->point = from[i].point;
         p->nodes = f->nodes;
         p->gpus = f->gpus;
         p->tokens_per_s = job_tokens(s) / p->plan.time.step_s;
         p->usd_per_billion_tokens = s->q->basis.cluster->usd_per_gpu_hour.value * (double)f->gpus /
-                                    units_hour_s * UNITS_GIGA / p->tokens_per_s;
+                                    UNITS_HOUR_S * UNITS_GIGA / p->tokens_per_s;
         n++;
     }
     return n;
