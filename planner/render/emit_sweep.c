@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "render/emit_sweep.h"
+
+#include "base/units.h"
+#include "render/emit_plan.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void add_range(cJSON *space, const char *key, const struct sweep_values *v) {
+    cJSON *list = json_add_array(space, key);
+    for (size_t i = 0; i < v->count; i++)
+        cJSON_AddItemToArray(list, cJSON_CreateNumber((double)v->items[i]));
+}
+
+static void add_names(cJSON *space, const char *key, const struct sweep_values *v,
+                      const char *const *names) {
+    cJSON *list = json_add_array(space, key);
+    for (size_t i = 0; i < v->count; i++)
+        cJSON_AddItemToArray(list, cJSON_CreateString(names[v->items[i]]));
+}
+
+static void emit_space(cJSON *root, const struct sweep_result *r, const struct sweep_request *q) {
+    const struct sweep_space *s = &r->space;
+    const char *offloads[SWEEP_OFFLOADS];
+    for (size_t i = 0; i < SWEEP_OFFLOADS; i++)
+        offloads[i] = sweep_offloads[i].name;
+    cJSON *o = json_add_object(root, "space");
+    cJSON *list = json_add_array(o, "strategy");
+    for (size_t i = 0; i < q->basis.recipe_count; i++)
+        cJSON_AddItemToArray(list,
+                             cJSON_CreateString(strategy_names[q->basis.recipes[i].strategy]));
+    add_range(o, "nodes", &s->nodes);
+    add_range(o, "shard_group", &s->shard_group);
+    add_names(o, "offload", &s->offload, offloads);
+    add_names(o, "precision", &s->precision, precision_names);
+    add_range(o, "micro_batch", &s->micro_batch);
+    add_names(o, "recompute", &s->recompute, recompute_names);
+    add_names(o, "loss", &s->loss, loss_names);
+    add_range(o, "reduce_bucket_elements", &s->reduce_bucket);
+    add_range(o, "prefetch_bucket_elements", &s->prefetch_bucket);
+    add_range(o, "max_live_elements", &s->max_live);
+    json_add_u64(o, "global_batch", q->basis.global_batch);
+    json_add_string(o, "objective", sweep_objective_names[q->objective]);
+}
+
+static void emit_entries(cJSON *root, const char *key, const struct sweep_plan *p, size_t count,
+                         struct arena *a) {
+    cJSON *list = json_add_array(root, key);
+    for (size_t i = 0; i < count; i++) {
+        emit_plan_entry(list, &p[i].plan, NULL, a);
+        cJSON *o = cJSON_GetArrayItem(list, (int)i);
+        json_add_u64(o, "point", p[i].point);
+        json_add_u64(o, "nodes", p[i].nodes);
+        json_add_u64(o, "gpus", p[i].gpus);
+        json_add_double(o, "tokens_per_s", p[i].tokens_per_s);
+        json_add_double(o, "usd_per_billion_tokens", p[i].usd_per_billion_tokens);
+    }
+}
+
+cJSON *emit_sweep_json(const struct sweep_result *r, const struct emit_sweep_context *x,
+                       struct arena *a) {
+    cJSON *root = cJSON_CreateObject();
+    json_add_string(root, "schema", "shardplan.sweep/1");
+    json_add_string(root, "command", x->command);
+    emit_model_cluster(root, x->request->basis.model, x->request->basis.cluster,
+                       x->request->basis.recipe_count ? &x->request->basis.recipes[0] : NULL);
+    emit_space(root, r, x->request);
+    json_add_u64(root, "points", r->points);
+    cJSON *o = json_add_object(root, "evaluated");
+    json_add_u64(o, "bounded", r->bounded);
+    json_add_u64(o, "pruned", r->pruned);
+    json_add_u64(o, "simulated", r->simulated);
+    json_add_u64(root, "pruned", r->pruned);
+    json_add_u64(root, "simulated", r->simulated);
+    json_add_u64(root, "feasible", r->feasible);
+    json_add_double(root, "elapsed_s", x->elapsed_s);
+    json_add_bool(root, "interrupted", r->interrupted);
+    emit_entries(root, "plans", r->plans, r->plan_count, a);
+    emit_entries(root, "pareto", r->pareto, r->pareto_count, a);
+    return root;
+}
+
+static void print_row(const struct sweep_plan *p, size_t rank, const struct emit_sweep_context *x,
+                      struct arena *a, FILE *out) {
+    const struct recipe *r = &p->plan.recipe;
+    char step[32], usd[32] = "-";
+    if (isfinite(p->usd_per_billion_tokens))
+        snprintf(usd, sizeof usd, "%.0f", p->usd_per_billion_tokens);
+    fprintf(out, "%3zu  %-30s %5" PRIu64 " %5" PRIu64 " %5" PRIu64 "  %-19s %-8s %-10s", rank,
+            plan_title(&p->plan, a), p->gpus, r->micro_batch, r->grad_accum,
+            recompute_names[r->recompute], loss_names[r->loss], precision_names[r->precision]);
+    fprintf(out, " %9s %10.0f %6.1f %8.2f %8s  %s",
+            units_format_seconds(step, sizeof step, p->plan.time.step_s), p->tokens_per_s,
+            100 * p->plan.time.mfu, (double)p->plan.memory.allocated_peak_bytes / (double)UNITS_GIB,
+            usd, bound_names[p->plan.time.bound_by]);
+    if (x->tokens > 0)
+        fprintf(out, "  %.1f days", x->tokens / p->tokens_per_s / UNITS_DAY_S);
+    fputc('\n', out);
+}
+
+static void print_rows(const char *title, const struct sweep_plan *p, size_t count,
+                       const struct emit_sweep_context *x, struct arena *a, FILE *out) {
+    fprintf(out, "\n%s\n%3s  %-30s %5s %5s %5s  %-19s %-8s %-10s %9s %10s %6s %8s %8s  %s\n", title,
+            "#", "plan", "GPUs", "micro", "accum", "recompute", "loss", "precision", "step",
+            "tokens/s", "MFU", "peak", "USD per", "bound by");
+    fprintf(out, "%3s  %-30s %5s %5s %5s  %-19s %-8s %-10s %9s %10s %6s %8s %8s\n", "", "", "", "",
+            "", "", "", "", "", "all GPUs", "%", "GiB", "1e9 tok");
+    for (size_t i = 0; i < count; i++)
+        print_row(&p[i], i + 1, x, a, out);
+}
+
+void emit_sweep_table(const struct sweep_result *r, const struct emit_sweep_context *x,
+                      struct arena *a, FILE *out) {
+    const struct sweep_basis *b = &x->request->basis;
+    fprintf(out, "%s on %s, global batch %" PRIu64 " sequences of %" PRIu64 " tokens, best by %s\n",
+            b->model->name, b->cluster->name, b->global_batch, b->recipes[0].seq,
+            sweep_objective_names[x->request->objective]);
+    fprintf(out,
+            "%" PRIu64 " points in %.2f s: %" PRIu64 " bounded, %" PRIu64 " pruned, %" PRIu64
+            " simulated, %" PRIu64 " of them fit%s\n",
+            r->points, x->elapsed_s, r->bounded, r->pruned, r->simulated, r->feasible,
+            r->interrupted ? " (interrupted: the best so far)" : "");
+    if (r->plan_count == 0)
+        fputs("\nNothing fits. `shardplan advise` says what would.\n", out);
+    else
+        print_rows("Best", r->plans, r->plan_count, x, a, out);
+    if (r->pareto_count)
+        print_rows(
+            "Pareto front of step time, peak memory and GPUs (cost follows from step and GPUs)",
+            r->pareto, r->pareto_count, x, a, out);
+}
+
+static void csv_rows(FILE *f, const char *list, const struct sweep_plan *p, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const struct plan *q = &p[i].plan;
+        const struct recipe *r = &q->recipe;
+        fprintf(f,
+                "%s,%zu,%s,%s,%s,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64
+                ",%s,%s,%s,",
+                list, i + 1, strategy_names[r->strategy], offload_names[r->offload_optimizer],
+                offload_names[r->offload_param], p[i].nodes, p[i].gpus, r->shard_group,
+                r->micro_batch, r->grad_accum, recompute_names[r->recompute], loss_names[r->loss],
+                precision_names[r->precision]);
+        fprintf(f, "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.9g,%.9g,%.9g,%" PRIu64 ",",
+                r->reduce_bucket_elements, r->prefetch_bucket_elements, r->max_live_elements,
+                q->time.step_s, p[i].tokens_per_s, q->time.mfu, q->memory.allocated_peak_bytes);
+        if (isfinite(p[i].usd_per_billion_tokens))
+            fprintf(f, "%.9g", p[i].usd_per_billion_tokens);
+        fprintf(f, ",%s\r\n", bound_names[q->time.bound_by]);
+    }
+}
+
+char *emit_sweep_csv(const struct sweep_result *r, struct arena *a) {
+    char *text = NULL;
+    size_t size = 0;
+    (void)a;
+    FILE *f = open_memstream(&text, &size);
+    if (!f)
+        return NULL;
+    fputs("list,rank,strategy,offload_optimizer,offload_param,nodes,gpus,shard_group,micro_batch,"
+          "grad_accum,"
+          "recompute,loss,precision,reduce_bucket_elements,prefetch_bucket_elements,max_live_"
+          "elements,step_s,"
+          "tokens_per_s,mfu,allocated_peak_bytes,usd_per_billion_tokens,bound_by\r\n",
+          f);
+    csv_rows(f, "best", r->plans, r->plan_count);
+    csv_rows(f, "pareto", r->pareto, r->pareto_count);
+    fclose(f);
+    return text;
+}
