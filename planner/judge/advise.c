@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "judge/advise.h"
+
+#include "base/units.h"
+#include "judge/advise_ways.h"
+
+#include <math.h>
+#include <string.h>
+
+// A change below this share of the step is not worth a sentence.
+static const double worthwhile = 0.03;
+
+static const struct advise_way *best_of(const struct advice *v, enum advise_way_kind kind) {
+    const struct advise_way *best = NULL;
+    for (size_t i = 0; i < v->way_count; i++)
+        if (v->ways[i].kind == kind && v->ways[i].possible &&
+            (!best || v->ways[i].tokens_per_s > best->tokens_per_s))
+            best = &v->ways[i];
+    return best;
+}
+
+// GPU-seconds per token: what every way costs, whatever a GPU's price.
+static double gpu_seconds(const struct advise_way *w) {
+    return (double)w->cluster.gpus / w->tokens_per_s;
+}
+
+static bool needs_network(const struct advise_way *w) {
+    return w && (w->plan.time.bound_by == BOUND_INTER_NODE ||
+                 w->plan.time.bound_by == BOUND_NETWORK_LATENCY);
+}
+
+// On the hardware at hand, then with a better network, then with more GPUs. Offload wins over more
+// GPUs when a token costs no more GPU time; otherwise GPUs are the cheaper memory.
+static const struct advise_way *choose(const struct advice *v, enum choice *choice) {
+    const struct advise_way *as_is = best_of(v, WAY_AS_IS), *knobs = best_of(v, WAY_KNOBS);
+    const struct advise_way *offload = best_of(v, WAY_OFFLOAD), *net = best_of(v, WAY_BANDWIDTH);
+    const struct advise_way *gpus = best_of(v, WAY_GPUS);
+    const struct advise_way *here = as_is;
+    *choice = CHOICE_AS_IS;
+    if (knobs && (!here || knobs->tokens_per_s > (1 + worthwhile) * here->tokens_per_s)) {
+        here = knobs;
+        *choice = CHOICE_CHANGE_KNOBS;
+    }
+    if (offload && (!here || offload->tokens_per_s > (1 + worthwhile) * here->tokens_per_s)) {
+        here = offload;
+        *choice = CHOICE_OFFLOAD;
+    }
+    if (needs_network(here) && net && net->tokens_per_s > 1.2 * here->tokens_per_s) {
+        *choice = CHOICE_MORE_BANDWIDTH;
+        return net;
+    }
+    if (*choice == CHOICE_OFFLOAD && gpus && gpu_seconds(gpus) < 0.9 * gpu_seconds(here)) {
+        *choice = CHOICE_MORE_GPUS;
+        return gpus;
+    }
+    if (!here && gpus) {
+        *choice = CHOICE_MORE_GPUS;
+        return gpus;
+    }
+    if (!here)
+        *choice = CHOICE_IMPOSSIBLE;
+    return here;
+}
+
+static const char *against(const struct advise_way *best, const struct advise_way *other,
+                           struct arena *a) {
+    if (!other || other == best)
+        return "";
+    double ratio = best->tokens_per_s / other->tokens_per_s;
+    double cost = gpu_seconds(best) / gpu_seconds(other);
+    return arena_printf(a, "; %s (%s) would be %.2fx its speed at %.2fx its GPU time per token",
+                        advise_way_names[other->kind], other->title, 1 / ratio, 1 / cost);
+}
+
+static void write_sentence(struct advice *v, const struct advise_way *best, enum choice choice,
+                           struct arena *a) {
+    char step[32];
+    if (!best) {
+        v->sentence = "Nothing within 64 times the nodes makes this fit: use a smaller model, a "
+                      "shorter sequence or tensor parallelism.";
+        return;
+    }
+    units_format_seconds(step, sizeof step, best->plan.time.step_s);
+    const struct advise_way *gpus = best_of(v, WAY_GPUS), *offload = best_of(v, WAY_OFFLOAD);
+    v->sentence = arena_printf(
+        a, "%s: %s with %s, step %s, %.0f tokens/s, bound by %s%s%s.", choice_names[choice],
+        best->title, best->sentence, step, best->tokens_per_s,
+        bound_names[best->plan.time.bound_by],
+        choice == CHOICE_OFFLOAD || choice == CHOICE_MORE_BANDWIDTH ? against(best, gpus, a) : "",
+        choice == CHOICE_MORE_GPUS || choice == CHOICE_MORE_BANDWIDTH ? against(best, offload, a)
+                                                                      : "");
+}
+
+static void fill_recommendation(struct advice *v, const struct advise_way *best, enum choice choice,
+                                struct arena *a) {
+    struct recommendation *r = &v->recommendation;
+    *r =
+        (struct recommendation){.plan_index = v->plans.recommendation.plan_index, .choice = choice};
+    r->reason = v->sentence;
+    if (!best)
+        return;
+    v->best_way = (size_t)(best - v->ways);
+    r->actions[r->action_count++] = arena_printf(a, "%s: %s", best->title, best->sentence);
+    for (size_t i = 0; i < v->plans.assumption_count && i < 2; i++)
+        if (v->plans.assumptions[i].measure_with)
+            r->actions[r->action_count++] = arena_printf(
+                a, "measure this first: %s (%s), with: %s", v->plans.assumptions[i].path,
+                v->plans.assumptions[i].effect, v->plans.assumptions[i].measure_with);
+}
+
+static bool fill_links(const struct advise_request *q, const struct advise_way *best,
+                       struct arena *a, struct advice *v, struct err *e) {
+    const struct cluster *c = &best->cluster;
+    for (size_t i = 0; i < BREAK_LINK_COUNT; i++) {
+        struct break_even *b = &v->break_evens[i];
+        if (!break_even_find(q->model, c, &best->plan, (enum break_even_link)i, a, b, e))
+            return false;
+        bool used = !b->reason || strcmp(b->reason, "not_used") != 0;
+        if (used && isfinite(b->current_bytes_per_s) &&
+            !break_even_sensitivity(q->model, c, &best->plan, (enum break_even_link)i, a,
+                                    &v->sensitivities[v->sensitivity_count++], e))
+            return false;
+    }
+    return true;
+}
+
+// Micro-steps grow until the network hides behind compute: the step within 5 % of one on an
+// infinitely fast network.
+static bool find_hiding(const struct advise_request *q, const struct advise_way *best,
+                        struct arena *a, struct advice *v, struct err *e) {
+    static const struct step_scale fast = {INFINITY, INFINITY, 1, 1, 1, 1, 1};
+    v->hiding_tokens_per_gpu = NAN;
+    v->hiding_reason = "latency_bound";
+    struct recipe r = best->plan.recipe;
+    r.grad_accum = 1;
+    r.global_batch = 0;
+    for (r.micro_batch = 1; r.micro_batch <= 1024; r.micro_batch *= 2) {
+        struct recipe resolved = r;
+        struct step_time real, ideal;
+        struct step_request s = {.model = q->model, .cluster = &best->cluster, .recipe = &resolved};
+        if (!recipe_resolve(&resolved, q->model, &best->cluster, e) ||
+            !step_simulate(&s, a, &real, NULL, e))
+            return false;
+        s.scale = &fast;
+        if (!step_simulate(&s, a, &ideal, NULL, e))
+            return false;
+        if (real.step_s <= 1.05 * ideal.step_s) {
+            v->hiding_tokens_per_gpu = (double)(r.micro_batch * r.seq);
+            v->hiding_reason = NULL;
+            return true;
+        }
+    }
+    return true;
+}
+
+static bool find_offload_batch(const struct advise_request *q, struct arena *a, struct advice *v,
+                               struct err *e) {
+    const struct advise_way *w = best_of(v, WAY_OFFLOAD);
+    v->offload_tokens_per_step = NAN;
+    if (!w)
+        return true;
+    struct recipe r = w->plan.recipe;
+    r.global_batch = 0;
+    for (r.grad_accum = 1; r.grad_accum <= 4096; r.grad_accum *= 2) {
+        struct recipe resolved = r;
+        struct step_time t;
+        struct step_request s = {.model = q->model, .cluster = &w->cluster, .recipe = &resolved};
+        if (!recipe_resolve(&resolved, q->model, &w->cluster, e) ||
+            !step_simulate(&s, a, &t, NULL, e))
+            return false;
+        if (t.exposed_offload_s < 0.1 * t.step_s) {
+            v->offload_tokens_per_step =
+                (double)(r.grad_accum * r.micro_batch * r.seq) * (double)w->cluster.gpus;
+            return true;
+        }
+    }
+    return true;
+}
+
+// One curve per kind of way and node count; ways that differ only in their port share one.
+static bool has_curve(const struct advice *v, const struct advise_way *w) {
+    for (size_t i = 0; i < v->curve_count; i++)
+        if (v->curves[i].way->cluster.nodes == w->cluster.nodes &&
+            (w->cluster.nodes > 1 || v->curves[i].way->kind == w->kind))
+            return true;
+    return false;
+}
+
+static bool fill_curves(const struct advise_request *q, struct arena *a, struct advice *v,
+                        struct err *e) {
+    static const double gbit_per_s[ADVISE_CURVE_POINTS] = {12.5, 25,  50,   100, 200,
+                                                           400,  800, 1600, 3200};
+    for (size_t i = 0; i < v->way_count; i++) {
+        const struct advise_way *w = &v->ways[i];
+        if (!w->possible || has_curve(v, w))
+            continue;
+        struct advise_curve *curve = &v->curves[v->curve_count++];
+        double now = break_even_bandwidth(&w->cluster, BREAK_INTER);
+        curve->way = w;
+        for (size_t k = 0; k < ADVISE_CURVE_POINTS; k++) {
+            curve->bytes_per_s[k] = gbit_per_s[k] * UNITS_GIGA / 8;
+            curve->step_s[k] = w->plan.time.step_s;
+            if (w->cluster.nodes > 1 &&
+                !break_even_step(q->model, &w->cluster, &w->plan, BREAK_INTER,
+                                 curve->bytes_per_s[k] / now, a, &curve->step_s[k], e))
+                return false;
+        }
+    }
+    return true;
+}
+
+bool advise(const struct advise_request *q, struct arena *a, struct advice *out, struct err *e) {
+    struct advice *v = arena_alloc(a, sizeof *v);
+    struct plan_request p = {.model = q->model,
+                             .cluster = q->cluster,
+                             .recipes = q->recipes,
+                             .recipe_count = q->recipe_count,
+                             .offload = PLAN_OFFLOAD_ALWAYS};
+    enum choice choice;
+    v->hiding_tokens_per_gpu = v->offload_tokens_per_step = v->gib_worth_s = NAN;
+    if (!plan_all(&p, a, &v->plans, e) || !advise_ways(q, a, v, e))
+        return false;
+    const struct advise_way *best = choose(v, &choice);
+    write_sentence(v, best, choice, a);
+    fill_recommendation(v, best, choice, a);
+    if (best && (!fill_links(q, best, a, v, e) || !find_hiding(q, best, a, v, e)))
+        return false;
+    if (!find_offload_batch(q, a, v, e) || !fill_curves(q, a, v, e))
+        return false;
+    *out = *v;
+    for (size_t i = 0; i < v->curve_count; i++) // the ways moved with the struct
+        out->curves[i].way = &out->ways[v->curves[i].way - v->ways];
+    return true;
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// "Offload, more bandwidth or more GPUs?": one table of ways out with step time, days and cost, the
+// break-evens behind it and a sentence; docs/method.md §advise.
+#pragma once
+
+#include "judge/break_even.h"
+#include "plan/sweep.h"
+
+#define ADVISE_WAYS_MAX 16
+
+enum advise_way_kind {
+    WAY_AS_IS,     // the recipe as asked
+    WAY_KNOBS,     // same hardware, no offload: micro-batch, recompute, loss, strategy
+    WAY_OFFLOAD,   // same hardware, CPU or NVMe
+    WAY_BANDWIDTH, // a faster network
+    WAY_GPUS,      // more nodes
+    WAY_KIND_COUNT
+};
+extern const char *const advise_way_names[WAY_KIND_COUNT];
+
+struct advise_way {
+    enum advise_way_kind kind;
+    const char *title;      // "2 nodes", "400 Gb/s per GPU"
+    struct cluster cluster; // as changed
+    bool possible;          // some plan fits
+    struct plan plan;       // the best one of this way
+    double tokens_per_s, days, usd_per_billion_tokens;
+    const char *sentence; // what it takes: knobs, host memory, rates
+};
+
+// Step time of one way's plan against inter-node bandwidth per GPU; flat for a single node.
+#define ADVISE_CURVE_POINTS 9
+struct advise_curve {
+    const struct advise_way *way;
+    double bytes_per_s[ADVISE_CURVE_POINTS], step_s[ADVISE_CURVE_POINTS];
+};
+
+struct advice {
+    struct plan_set plans; // the recipes as asked and their offload variants
+    struct advise_way ways[ADVISE_WAYS_MAX];
+    size_t way_count;
+    size_t best_way;
+    struct break_even break_evens[BREAK_LINK_COUNT];
+    struct sensitivity sensitivities[BREAK_LINK_COUNT];
+    size_t sensitivity_count;
+    double
+        hiding_tokens_per_gpu; // per micro-step at which the network stops mattering; NAN = never
+    const char *hiding_reason;
+    double offload_tokens_per_step; // global batch (tokens) from which offload costs < 10 %; NAN =
+                                    // never or unused
+    double gib_worth_s; // step saved per GiB of GPU memory, from the next larger card size; NAN
+    struct recommendation recommendation;
+    const char *sentence;
+};
+
+struct advise_request {
+    const struct model *model;
+    const struct cluster *cluster;
+    const struct recipe *recipes; // unresolved, as asked
+    size_t recipe_count;
+    uint64_t global_batch; // sequences; 0 = as the recipes give, at least one per GPU
+    double tokens;         // training length for days; 0 = 1e9
+};
+
+bool advise(const struct advise_request *q, struct arena *a, struct advice *out, struct err *e);
