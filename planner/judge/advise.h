@@ -43,6 +43,8 @@ struct advice {
     struct break_even break_evens[BREAK_LINK_COUNT];
     struct sensitivity sensitivities[BREAK_LINK_COUNT];
     size_t sensitivity_count;
+    struct advise_curve curves[ADVISE_WAYS_MAX];
+    size_t curve_count;
     double
         hiding_tokens_per_gpu; // per micro-step at which the network stops mattering; NAN = never
     const char *hiding_reason;

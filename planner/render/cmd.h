@@ -8,5 +8,6 @@ extern const char *const model_cluster_help[]; // help of the positionals MODEL 
 
 extern const struct command plan_command;
 extern const struct command sweep_command;
+extern const struct command advise_command;
 extern const struct command catalog_command;
 extern const struct command bench_command, confirm_command, rehearse_command, report_command;
