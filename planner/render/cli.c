@@ -97,9 +97,10 @@ static bool run_report(struct cli *cli, const struct output_request *o, const cJ
         if (!json_write_file(path, root, &cli->err))
             return false;
     }
-    char *argv[] = {"shardreport", arena_strdup(cli->arena, path),
-                    "-o",          arena_strdup(cli->arena, o->report),
-                    "--quiet",     NULL};
+    const char *words[] = {"shardreport", path, "-o", o->report, "--quiet"};
+    char *argv[sizeof words / sizeof words[0] + 1] = {0};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        argv[i] = arena_strdup(cli->arena, words[i]);
     int status = cli_spawn(cli, "shardreport", argv);
     if (status != 0)
         return err_set(&cli->err, ERR_RESOURCE,
