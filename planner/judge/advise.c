@@ -110,14 +110,14 @@ static void fill_recommendation(struct advice *v, const struct advise_way *best,
 
 static bool fill_links(const struct advise_request *q, const struct advise_way *best,
                        struct arena *a, struct advice *v, struct err *e) {
-    const struct cluster *c = &best->cluster;
+    const struct break_even_subject s = {q->model, &best->cluster, &best->plan};
     for (size_t i = 0; i < BREAK_LINK_COUNT; i++) {
         struct break_even *b = &v->break_evens[i];
-        if (!break_even_find(q->model, c, &best->plan, (enum break_even_link)i, a, b, e))
+        if (!break_even_find(&s, (enum break_even_link)i, a, b, e))
             return false;
         bool used = !b->reason || strcmp(b->reason, "not_used") != 0;
         if (used && isfinite(b->current_bytes_per_s) &&
-            !break_even_sensitivity(q->model, c, &best->plan, (enum break_even_link)i, a,
+            !break_even_sensitivity(&s, (enum break_even_link)i, a,
                                     &v->sensitivities[v->sensitivity_count++], e))
             return false;
     }
@@ -195,14 +195,15 @@ static bool fill_curves(const struct advise_request *q, struct arena *a, struct 
         if (!w->possible || has_curve(v, w))
             continue;
         struct advise_curve *curve = &v->curves[v->curve_count++];
+        const struct break_even_subject s = {q->model, &w->cluster, &w->plan};
         double now = break_even_bandwidth(&w->cluster, BREAK_INTER);
         curve->way = w;
         for (size_t k = 0; k < ADVISE_CURVE_POINTS; k++) {
             curve->bytes_per_s[k] = gbit_per_s[k] * UNITS_GIGA / 8;
             curve->step_s[k] = w->plan.time.step_s;
             if (w->cluster.nodes > 1 &&
-                !break_even_step(q->model, &w->cluster, &w->plan, BREAK_INTER,
-                                 curve->bytes_per_s[k] / now, a, &curve->step_s[k], e))
+                !break_even_step(&s, BREAK_INTER, curve->bytes_per_s[k] / now, a, &curve->step_s[k],
+                                 e))
                 return false;
         }
     }

@@ -55,13 +55,13 @@ static void set_scale(struct step_scale *s, enum break_even_link link, double mu
     }
 }
 
-bool break_even_step(const struct model *m, const struct cluster *c, const struct plan *p,
-                     enum break_even_link link, double multiple, struct arena *a, double *step_s,
-                     struct err *e) {
+bool break_even_step(const struct break_even_subject *s, enum break_even_link link, double multiple,
+                     struct arena *a, double *step_s, struct err *e) {
     struct step_scale scale;
     struct step_time t;
     set_scale(&scale, link, multiple);
-    struct step_request q = {.model = m, .cluster = c, .recipe = &p->recipe, .scale = &scale};
+    struct step_request q = {
+        .model = s->model, .cluster = s->cluster, .recipe = &s->plan->recipe, .scale = &scale};
     if (!step_simulate(&q, a, &t, NULL, e))
         return false;
     *step_s = t.step_s;
@@ -98,13 +98,13 @@ static bool uses(const struct cluster *c, const struct plan *p, enum break_even_
 }
 
 // Smallest multiple with step <= target, by bisection on the logarithm; the step falls with it.
-static bool bisect(const struct model *m, const struct cluster *c, const struct plan *p,
-                   struct break_even *b, struct arena *a, struct err *e) {
+static bool bisect(const struct break_even_subject *s, struct break_even *b, struct arena *a,
+                   struct err *e) {
     double low = -20, high = 20, step_s; // powers of two
     double target = enough * b->floor_step_s;
     for (int i = 0; i < 24; i++) {
         double middle = (low + high) / 2;
-        if (!break_even_step(m, c, p, b->link, exp2(middle), a, &step_s, e))
+        if (!break_even_step(s, b->link, exp2(middle), a, &step_s, e))
             return false;
         if (step_s <= target)
             high = middle;
@@ -115,28 +115,27 @@ static bool bisect(const struct model *m, const struct cluster *c, const struct 
     return true;
 }
 
-bool break_even_find(const struct model *m, const struct cluster *c, const struct plan *p,
-                     enum break_even_link link, struct arena *a, struct break_even *out,
-                     struct err *e) {
+bool break_even_find(const struct break_even_subject *s, enum break_even_link link, struct arena *a,
+                     struct break_even *out, struct err *e) {
     struct break_even b = {.link = link,
                            .unit_of = owners[link],
-                           .current_bytes_per_s = break_even_bandwidth(c, link),
+                           .current_bytes_per_s = break_even_bandwidth(s->cluster, link),
                            .needed_bytes_per_s = NAN,
                            .sold_bytes_per_s = NAN,
-                           .step_s = p->time.step_s,
+                           .step_s = s->plan->time.step_s,
                            .floor_step_s = NAN,
-                           .compute_s = p->time.compute_s};
-    if (!uses(c, p, link)) {
+                           .compute_s = s->plan->time.compute_s};
+    if (!uses(s->cluster, s->plan, link)) {
         b.reason = "not_used";
         *out = b;
         return true;
     }
-    if (!break_even_step(m, c, p, link, INFINITY, a, &b.floor_step_s, e))
+    if (!break_even_step(s, link, INFINITY, a, &b.floor_step_s, e))
         return false;
     if (link <= BREAK_INTER && b.floor_step_s > latency_limit * b.compute_s &&
-        p->time.exposed_offload_s <= 0)
+        s->plan->time.exposed_offload_s <= 0)
         b.reason = "latency_bound";
-    else if (!bisect(m, c, p, &b, a, e))
+    else if (!bisect(s, &b, a, e))
         return false;
     if (!b.reason) {
         b.sold_bytes_per_s = sold(link, b.needed_bytes_per_s);
@@ -147,19 +146,18 @@ bool break_even_find(const struct model *m, const struct cluster *c, const struc
     return true;
 }
 
-bool break_even_sensitivity(const struct model *m, const struct cluster *c, const struct plan *p,
-                            enum break_even_link link, struct arena *a, struct sensitivity *out,
-                            struct err *e) {
+bool break_even_sensitivity(const struct break_even_subject *s, enum break_even_link link,
+                            struct arena *a, struct sensitivity *out, struct err *e) {
     const double h = 0.01;
-    double less_s, more_s, tenth_s, value = break_even_bandwidth(c, link);
-    if (!break_even_step(m, c, p, link, 1 - h, a, &less_s, e) ||
-        !break_even_step(m, c, p, link, 1 + h, a, &more_s, e) ||
-        !break_even_step(m, c, p, link, 1.1, a, &tenth_s, e))
+    double less_s, more_s, tenth_s, value = break_even_bandwidth(s->cluster, link);
+    if (!break_even_step(s, link, 1 - h, a, &less_s, e) ||
+        !break_even_step(s, link, 1 + h, a, &more_s, e) ||
+        !break_even_step(s, link, 1.1, a, &tenth_s, e))
         return false;
     *out = (struct sensitivity){.path = break_even_link_names[link],
                                 .unit = owners[link],
                                 .value = value,
                                 .step_s_per_unit = (more_s - less_s) / (2 * h * value),
-                                .gain_of_10_percent = 1 - tenth_s / p->time.step_s};
+                                .gain_of_10_percent = 1 - tenth_s / s->plan->time.step_s};
     return true;
 }

@@ -29,10 +29,16 @@ struct break_even {
     const char *reason; // "not_used", "latency_bound", "already_enough" or NULL
 };
 
-// One link of one plan (it must have been simulated).
-bool break_even_find(const struct model *m, const struct cluster *c, const struct plan *p,
-                     enum break_even_link link, struct arena *a, struct break_even *out,
-                     struct err *e);
+// What is asked about. The plan must have been simulated.
+struct break_even_subject {
+    const struct model *model;
+    const struct cluster *cluster;
+    const struct plan *plan;
+};
+
+// One link of one plan.
+bool break_even_find(const struct break_even_subject *s, enum break_even_link link, struct arena *a,
+                     struct break_even *out, struct err *e);
 
 // Change of the step per unit, by central differences of 1 % (rates) on the simulator; signed.
 struct sensitivity {
@@ -41,13 +47,11 @@ struct sensitivity {
     double step_s_per_unit;    // seconds per base unit
     double gain_of_10_percent; // share of the step saved by 10 % more
 };
-bool break_even_sensitivity(const struct model *m, const struct cluster *c, const struct plan *p,
-                            enum break_even_link link, struct arena *a, struct sensitivity *out,
-                            struct err *e);
+bool break_even_sensitivity(const struct break_even_subject *s, enum break_even_link link,
+                            struct arena *a, struct sensitivity *out, struct err *e);
 
 // Per-GPU (or per-node) bandwidth of a link as the simulator knows it.
 double break_even_bandwidth(const struct cluster *c, enum break_even_link link);
 // Step at a multiple of one link's bandwidth; INFINITY allowed.
-bool break_even_step(const struct model *m, const struct cluster *c, const struct plan *p,
-                     enum break_even_link link, double multiple, struct arena *a, double *step_s,
-                     struct err *e);
+bool break_even_step(const struct break_even_subject *s, enum break_even_link link, double multiple,
+                     struct arena *a, double *step_s, struct err *e);

@@ -152,7 +152,7 @@ static bool dominated(const struct search *s, const struct candidate *c, const s
 }
 
 static bool stopped(const struct sweep_request *q) {
-    return q->stop && *q->stop;
+    return q->stop && q->stop();
 }
 
 static void run_block(struct search *s, const uint64_t *points, size_t count) {

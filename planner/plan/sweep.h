@@ -6,8 +6,6 @@
 #include "plan/plan.h"
 #include "plan/sweep_space.h"
 
-#include <signal.h>
-
 enum sweep_objective { SWEEP_TOKENS, SWEEP_COST, SWEEP_HEADROOM, SWEEP_OBJECTIVE_COUNT };
 extern const char
     *const sweep_objective_names[SWEEP_OBJECTIVE_COUNT]; // "tokens", "cost", "headroom"
@@ -22,7 +20,7 @@ struct sweep_request {
     int threads;     // 0 = all cores
     void (*progress)(void *context, uint64_t done, uint64_t total); // may be NULL
     void *progress_context;
-    const volatile sig_atomic_t *stop; // may be NULL; set to end early with what is done
+    bool (*stop)(void); // may be NULL; true = end early with what is done
 };
 
 struct sweep_plan {

@@ -25,7 +25,7 @@ static void set_default(struct sweep_values *v, const uint64_t *items, size_t co
     } while (0)
 
 void sweep_space_defaults(struct sweep_space *s, const struct cluster *c) {
-    const uint64_t mega = (uint64_t)UNITS_MEGA;
+    const uint64_t mega = (uint64_t)UNITS_MEGA, giga = (uint64_t)UNITS_GIGA;
     DEFAULT(nodes, c->nodes);
     DEFAULT(shard_group, c->gpus_per_node / 4, c->gpus_per_node / 2, c->gpus_per_node);
     DEFAULT(offload, 0, 1, 2, 3, 4, 5);
@@ -36,7 +36,7 @@ void sweep_space_defaults(struct sweep_space *s, const struct cluster *c) {
     DEFAULT(loss, LOSS_TORCH, LOSS_FUSED, LOSS_CHUNKED);
     DEFAULT(reduce_bucket, 20 * mega, 50 * mega, 100 * mega, 200 * mega, 500 * mega);
     DEFAULT(prefetch_bucket, 0, 10 * mega, 50 * mega, 200 * mega, 500 * mega);
-    DEFAULT(max_live, 100 * mega, 300 * mega, 1000 * mega, 3000 * mega);
+    DEFAULT(max_live, 100 * mega, 300 * mega, giga, 3 * giga);
 }
 
 // Which offloads a strategy knows: DeepSpeed 1 and 2 the optimizer to CPU, 3 everything; FSDP all

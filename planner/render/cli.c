@@ -36,33 +36,30 @@
 const struct opt model_output_options[] = {OUTPUT_OPTIONS(struct model_request, output.)};
 const struct opt output_options_at_zero[] = {OUTPUT_OPTIONS(struct output_request, )};
 
-bool cli_parse(struct cli *cli, const struct opt_command *c, int argc, char **argv, void *target,
-               struct opt_texts *rest, int *status) {
+bool cli_parse(struct cli *cli, const struct opt_command *c, int argc, char **argv, void *target) {
     bool help = false;
-    if (!opt_parse(c, argc, argv, target, cli->arena, rest, &help, &cli->err)) {
-        *status = cli_fail(cli);
+    if (!opt_parse(c, argc, argv, target, cli->arena, &cli->rest, &help, &cli->err)) {
+        cli->status = cli_fail(cli);
         return false;
     }
     if (help) {
         opt_help(c, "shardplan", stdout);
-        *status = EXIT_YES;
+        cli->status = EXIT_YES;
         return false;
     }
     return true;
 }
 
-bool cli_expect(struct cli *cli, const struct opt_command *c, const struct opt_texts *rest,
-                size_t count) {
-    if (rest->count == count)
+bool cli_expect(struct cli *cli, const struct opt_command *c, size_t count) {
+    if (cli->rest.count == count)
         return true;
     return err_set(&cli->err, ERR_USAGE, "%s takes %s (%zu given); see shardplan %s --help",
-                   c->name, c->positional, rest->count, c->name);
+                   c->name, c->positional, cli->rest.count, c->name);
 }
 
-bool cli_load(struct cli *cli, const struct recipe_request *q, const struct opt_texts *rest,
-              struct model *m, struct cluster *c) {
-    return model_load(rest->items[0], cli->arena, m, &cli->err) &&
-           cluster_load(rest->items[1], cli->arena, c, &cli->err) &&
+bool cli_load(struct cli *cli, const struct recipe_request *q, struct model *m, struct cluster *c) {
+    return model_load(cli->rest.items[0], cli->arena, m, &cli->err) &&
+           cluster_load(cli->rest.items[1], cli->arena, c, &cli->err) &&
            recipe_apply_cluster(q, c, &cli->err);
 }
 

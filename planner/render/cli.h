@@ -26,7 +26,8 @@ struct output_request {
     const char *json, *report;
     bool quiet;
 };
-extern const struct opt output_options_at_zero[]; // for structs that start with an output_request
+// For option structs that start with an output_request.
+extern const struct opt output_options_at_zero[];
 
 // A command's own options struct may begin with this: recipe options at offset 0, output after.
 struct model_request {
@@ -39,7 +40,8 @@ struct cli {
     struct arena *arena;
     struct err err;
     const char *command_line; // as typed, for the result's `command`
-    const char *program_path; // argv[0]
+    struct opt_texts rest;    // positionals, filled by cli_parse
+    int status;               // when cli_parse says to stop
 };
 
 struct command {
@@ -48,14 +50,14 @@ struct command {
 };
 extern const struct command *const commands[]; // NULL-terminated, in the order of help
 
-// Parse; on --help prints and sets *status; on error prints it and sets *status. True = go on.
-bool cli_parse(struct cli *cli, const struct opt_command *c, int argc, char **argv, void *target,
-               struct opt_texts *rest, int *status);
+// Parse into `target`; positionals land in cli->rest. False = stop with cli->status: help was asked
+// for and printed, or the error was.
+bool cli_parse(struct cli *cli, const struct opt_command *c, int argc, char **argv, void *target);
 // Exactly `count` positionals, else a usage error naming what is missing.
-bool cli_expect(struct cli *cli, const struct opt_command *c, const struct opt_texts *rest, size_t count);
-// MODEL and CLUSTER of rest[0], rest[1] with the request's overrides of the cluster applied.
-bool cli_load(struct cli *cli, const struct recipe_request *q, const struct opt_texts *rest, struct model *m,
-              struct cluster *c);
+bool cli_expect(struct cli *cli, const struct opt_command *c, size_t count);
+// MODEL and CLUSTER of the first two positionals, with the request's overrides of the cluster
+// applied.
+bool cli_load(struct cli *cli, const struct recipe_request *q, struct model *m, struct cluster *c);
 void cli_warn(const struct cli *cli, const struct warnings *w);
 // Prints "shardplan: <text>" and returns the exit status of cli->err.
 int cli_fail(const struct cli *cli);
@@ -64,5 +66,5 @@ bool cli_result(struct cli *cli, const struct output_request *o, cJSON *root);
 // True when the human table goes to stdout (--json - takes stdout for itself).
 bool cli_prints_table(const struct output_request *o);
 
-// Replace nothing, start `program` (beside us, ../bench, ../reports, libexecdir, PATH), wait, pass its status on.
+// Start `program` (beside us, ../bench, ../reports, libexecdir, PATH), wait, pass its status on.
 int cli_spawn(struct cli *cli, const char *program, char *const *argv);

@@ -24,11 +24,11 @@ const struct opt_command advise_command_options = {
         "refer to (default 1e9). Exit status 0: some way fits on this hardware; 1: none does.",
 };
 
-static bool prepare(struct cli *cli, const struct model_request *o, const struct opt_texts *rest,
-                    struct advise_request *q, struct recipe_list *list) {
+static bool prepare(struct cli *cli, const struct model_request *o, struct advise_request *q,
+                    struct recipe_list *list) {
     struct model *m = arena_alloc(cli->arena, sizeof *m);
     struct cluster *c = arena_alloc(cli->arena, sizeof *c);
-    if (!cli_load(cli, &o->recipe, rest, m, c) ||
+    if (!cli_load(cli, &o->recipe, m, c) ||
         !recipe_request_expand(&o->recipe, m, cli->arena, list, &cli->err))
         return false;
     struct recipe probe = list->items[0];
@@ -47,15 +47,13 @@ static bool prepare(struct cli *cli, const struct model_request *o, const struct
 
 static int run(struct cli *cli, int argc, char **argv) {
     struct model_request o = {0};
-    struct opt_texts rest = {0};
     struct recipe_list list = {0};
     struct advise_request q;
     struct advice *v = arena_alloc(cli->arena, sizeof *v);
-    int status;
-    if (!cli_parse(cli, &advise_command_options, argc, argv, &o, &rest, &status))
-        return status;
-    if (!cli_expect(cli, &advise_command_options, &rest, 2) ||
-        !prepare(cli, &o, &rest, &q, &list) || !advise(&q, cli->arena, v, &cli->err))
+    if (!cli_parse(cli, &advise_command_options, argc, argv, &o))
+        return cli->status;
+    if (!cli_expect(cli, &advise_command_options, 2) || !prepare(cli, &o, &q, &list) ||
+        !advise(&q, cli->arena, v, &cli->err))
         return cli_fail(cli);
     if (!o.output.quiet)
         cli_warn(cli, &list.warnings);

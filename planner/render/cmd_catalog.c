@@ -65,12 +65,13 @@ static bool list_kind(struct cli *cli, enum catalog_kind kind) {
     return true;
 }
 
-static bool list(struct cli *cli, const struct opt_texts *rest) {
+static bool list(struct cli *cli) {
     enum catalog_kind kind;
-    if (rest->count > 1) {
-        if (!kind_of(rest->items[1], &kind))
+    if (cli->rest.count > 1) {
+        if (!kind_of(cli->rest.items[1], &kind))
             return err_set(&cli->err, ERR_USAGE,
-                           "catalog list: '%s' is not models, gpus or clusters", rest->items[1]);
+                           "catalog list: '%s' is not models, gpus or clusters",
+                           cli->rest.items[1]);
         return list_kind(cli, kind);
     }
     for (size_t i = 0; i < CATALOG_KIND_COUNT; i++)
@@ -91,39 +92,38 @@ static bool copy_file(const char *path, struct err *e) {
     return true;
 }
 
-static bool show(struct cli *cli, const struct opt_texts *rest) {
+static bool show(struct cli *cli) {
     enum catalog_kind kind;
     const char *path;
-    if (rest->count == 3) {
-        if (!kind_of(rest->items[1], &kind))
+    if (cli->rest.count == 3) {
+        if (!kind_of(cli->rest.items[1], &kind))
             return err_set(&cli->err, ERR_USAGE,
-                           "catalog show: '%s' is not models, gpus or clusters", rest->items[1]);
-        return catalog_find(kind, rest->items[2], cli->arena, &path, &cli->err) &&
+                           "catalog show: '%s' is not models, gpus or clusters",
+                           cli->rest.items[1]);
+        return catalog_find(kind, cli->rest.items[2], cli->arena, &path, &cli->err) &&
                copy_file(path, &cli->err);
     }
-    if (rest->count != 2)
+    if (cli->rest.count != 2)
         return err_set(&cli->err, ERR_USAGE, "catalog show takes [models|gpus|clusters] NAME");
     for (size_t i = 0; i < CATALOG_KIND_COUNT; i++) {
         struct err ignored = {0};
-        if (catalog_find((enum catalog_kind)i, rest->items[1], cli->arena, &path, &ignored))
+        if (catalog_find((enum catalog_kind)i, cli->rest.items[1], cli->arena, &path, &ignored))
             return copy_file(path, &cli->err);
     }
     return err_set(&cli->err, ERR_INPUT, "'%s' is in no catalog; see shardplan catalog list",
-                   rest->items[1]);
+                   cli->rest.items[1]);
 }
 
 static int run(struct cli *cli, int argc, char **argv) {
     struct output_request o = {0};
-    struct opt_texts rest = {0};
-    int status;
-    if (!cli_parse(cli, &catalog_command_options, argc, argv, &o, &rest, &status))
-        return status;
-    const char *verb = rest.count ? rest.items[0] : "";
+    if (!cli_parse(cli, &catalog_command_options, argc, argv, &o))
+        return cli->status;
+    const char *verb = cli->rest.count ? cli->rest.items[0] : "";
     bool ok = false;
     if (strcmp(verb, "list") == 0)
-        ok = list(cli, &rest);
+        ok = list(cli);
     else if (strcmp(verb, "show") == 0)
-        ok = show(cli, &rest);
+        ok = show(cli);
     else
         err_set(&cli->err, ERR_USAGE, "catalog takes list or show; see shardplan catalog --help");
     return ok ? EXIT_YES : cli_fail(cli);

@@ -50,11 +50,11 @@ static enum plan_offload offload_wanted(const struct plan_options *o) {
     return PLAN_OFFLOAD_IF_NEEDED;
 }
 
-static bool evaluate(struct cli *cli, const struct plan_options *o, const struct opt_texts *rest,
-                     struct plan_set *s, struct recipe_list *list) {
+static bool evaluate(struct cli *cli, const struct plan_options *o, struct plan_set *s,
+                     struct recipe_list *list) {
     struct model *m = arena_alloc(cli->arena, sizeof *m);
     struct cluster *c = arena_alloc(cli->arena, sizeof *c);
-    if (!cli_load(cli, &o->request.recipe, rest, m, c) ||
+    if (!cli_load(cli, &o->request.recipe, m, c) ||
         !recipe_request_expand(&o->request.recipe, m, cli->arena, list, &cli->err))
         return false;
     struct plan_request q = {.model = m,
@@ -67,13 +67,11 @@ static bool evaluate(struct cli *cli, const struct plan_options *o, const struct
 
 static int run(struct cli *cli, int argc, char **argv) {
     struct plan_options o = {0};
-    struct opt_texts rest = {0};
     struct plan_set s;
     struct recipe_list list = {0};
-    int status;
-    if (!cli_parse(cli, &plan_command_options, argc, argv, &o, &rest, &status))
-        return status;
-    if (!cli_expect(cli, &plan_command_options, &rest, 2) || !evaluate(cli, &o, &rest, &s, &list))
+    if (!cli_parse(cli, &plan_command_options, argc, argv, &o))
+        return cli->status;
+    if (!cli_expect(cli, &plan_command_options, 2) || !evaluate(cli, &o, &s, &list))
         return cli_fail(cli);
     if (!o.request.output.quiet)
         cli_warn(cli, &list.warnings);

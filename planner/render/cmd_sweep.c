@@ -114,11 +114,17 @@ const struct opt_command sweep_command_options = {
         "nearest to 2^20 tokens), so a giant batch can't win. Exit status 1 when nothing fits.",
 };
 
-static volatile sig_atomic_t interrupted;
+// Ctrl-C is held back and looked for between blocks, so that what is done is kept.
+static void hold_interrupts(void) {
+    sigset_t s;
+    sigemptyset(&s);
+    sigaddset(&s, SIGINT);
+    sigprocmask(SIG_BLOCK, &s, NULL);
+}
 
-static void on_interrupt(int number) {
-    (void)number;
-    interrupted = 1;
+static bool interrupted(void) {
+    sigset_t s;
+    return sigpending(&s) == 0 && sigismember(&s, SIGINT) == 1;
 }
 
 struct progress {
@@ -166,8 +172,8 @@ static uint64_t default_batch(const struct cluster *c, uint64_t seq) {
     return per_gpu * c->gpus;
 }
 
-static bool prepare(struct cli *cli, struct sweep_options *o, const struct opt_texts *rest,
-                    struct sweep_request *q, struct recipe_list *list) {
+static bool prepare(struct cli *cli, struct sweep_options *o, struct sweep_request *q,
+                    struct recipe_list *list) {
     struct model *m = arena_alloc(cli->arena, sizeof *m);
     struct cluster *c = arena_alloc(cli->arena, sizeof *c);
     struct recipe_request request = o->request.recipe;
@@ -175,7 +181,7 @@ static bool prepare(struct cli *cli, struct sweep_options *o, const struct opt_t
     uint64_t global_batch = request.global_batch;
     request.global_batch = 0;
     request.given.global_batch = false;
-    if (!cli_load(cli, &request, rest, m, c) ||
+    if (!cli_load(cli, &request, m, c) ||
         !recipe_request_expand(&request, m, cli->arena, list, &cli->err))
         return false;
     struct recipe probe = list->items[0];
@@ -195,15 +201,13 @@ static bool prepare(struct cli *cli, struct sweep_options *o, const struct opt_t
 
 static int run(struct cli *cli, int argc, char **argv) {
     struct sweep_options o = {0};
-    struct opt_texts rest = {0};
     struct recipe_list list = {0};
-    struct sweep_request q = {.stop = &interrupted};
+    struct sweep_request q = {.stop = interrupted};
     struct sweep_result r;
     struct progress progress;
-    int status;
-    if (!cli_parse(cli, &sweep_command_options, argc, argv, &o, &rest, &status))
-        return status;
-    if (!cli_expect(cli, &sweep_command_options, &rest, 2) || !prepare(cli, &o, &rest, &q, &list))
+    if (!cli_parse(cli, &sweep_command_options, argc, argv, &o))
+        return cli->status;
+    if (!cli_expect(cli, &sweep_command_options, 2) || !prepare(cli, &o, &q, &list))
         return cli_fail(cli);
     q.objective = (enum sweep_objective)o.objective;
     q.top = o.top;
@@ -214,7 +218,7 @@ static int run(struct cli *cli, int argc, char **argv) {
         q.progress = show_progress;
         q.progress_context = &progress;
     }
-    signal(SIGINT, on_interrupt);
+    hold_interrupts();
     clock_gettime(CLOCK_MONOTONIC, &progress.start);
     if (!sweep_run(&q, cli->arena, &r, &cli->err))
         return cli_fail(cli);

@@ -8,13 +8,14 @@
 
 #include <stdio.h>
 
-cJSON *emit_plan_json(const struct plan_set *s, const char *command, const struct recipe_origins *origins,
-                      struct arena *a);
+cJSON *emit_plan_json(const struct plan_set *s, const char *command,
+                      const struct recipe_origins *origins, struct arena *a);
 void emit_plan_table(const struct plan_set *s, struct arena *a, FILE *out);
 
 // Blocks that other results share.
 void emit_plan_entry(cJSON *plans, const struct plan *p, const struct plan_set *s, struct arena *a);
 void emit_time(cJSON *parent, const char *key, const struct step_time *t);
 void emit_recipe(cJSON *parent, const char *key, const struct recipe *r);
-void emit_model_cluster(cJSON *root, const struct model *m, const struct cluster *c, const struct recipe *r);
+void emit_model_cluster(cJSON *root, const struct model *m, const struct cluster *c,
+                        const struct recipe *r);
 void emit_recommendation(cJSON *root, const struct recommendation *r);

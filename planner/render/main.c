@@ -84,7 +84,7 @@ int main(int argc, char **argv) {
     const struct command *c = find_command(argv[1]);
     if (!c)
         return unknown_command(argv[1]);
-    struct cli cli = {.arena = arena_create(), .program_path = argv[0]};
+    struct cli cli = {.arena = arena_create()};
     cli.command_line = join(cli.arena, argc, argv);
     int status = c->run(&cli, argc - 1, argv + 1);
     if (fflush(stdout) != 0 && status == EXIT_YES) {
