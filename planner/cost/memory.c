@@ -29,7 +29,8 @@ const char *const fits_state_names[FITS_STATE_COUNT] = {"no", "tight", "yes"};
 #define POOLS_LOW 0.95         // spread of measured runs below the pools
 #define RECORD_STREAM_POOL 1.5 // a pool of blocks freed by record_stream, over its live peak
 #define HOST_USABLE 0.9 // the rest serves the system, its page cache and the processes themselves
-#define FSDP1_HIGH 1.6  // reserved over allocated, the worst reported for FSDP1
+#define FSDP1_HIGH 1.3  // reserved over allocated, reported with the all-gather limiter
+#define FSDP1_HIGH_UNLIMITED 1.7 // and without
 
 uint64_t memory_local_ranks(const struct cluster *c, const struct recipe *r) {
     uint64_t local = c->gpus_per_node ? c->gpus_per_node : 1;
@@ -111,7 +112,7 @@ static bool fill_reserved(const struct memory_parts *p, struct memory *out, stru
         extra = 0; // its pools already carry it
     double high = core * (1 + FRAGMENTATION_HIGH);
     if (recipe_is_fsdp1(r) && recipe_gathers(r))
-        high = fmax(high, allocated * FSDP1_HIGH);
+        high = fmax(high, allocated * (r->limit_all_gathers ? FSDP1_HIGH : FSDP1_HIGH_UNLIMITED));
     return to_bytes(core * (1 + extra), &out->reserved_bytes, e) &&
            to_bytes(POOLS_LOW * fmax(allocated, compute + p->side_peak), &out->reserved_low_bytes,
                     e) &&

@@ -59,6 +59,7 @@ bool memory_bf16_optimizer(const struct recipe *r); // ZeRO-1 with fp32 accumula
 bool memory_optimizer_on_gpu(const struct recipe *r);
 // Share of the optimizer that stays on the GPU: 1, 0, or Twin-Flow's whole sub-groups.
 double memory_gpu_share(const struct recipe *r, double owned);
-uint64_t memory_local_ranks(const struct cluster *c, const struct recipe *r); // GPUs of a node in use
+uint64_t memory_local_ranks(const struct cluster *c,
+                            const struct recipe *r); // GPUs of a node in use
 // Of a node's GPUs, those of one data-parallel group: model parallelism stays inside the node.
 uint64_t memory_local_replicas(const struct cluster *c, const struct recipe *r);

@@ -108,23 +108,22 @@ static double kept_units(const struct memory_parts *p) {
 // FSDP2 holds the next unit's all-gather output beside the unit in use; FSDP1 holds two units.
 static double gather_in(const struct memory_parts *p, enum memory_phase phase) {
     const struct recipe *r = p->recipe;
-    double extra = autocast_copies(p);
     if (recipe_is_stage3(r))
-        return stage3_gather(p) + extra;
+        return stage3_gather(p);
     if (!recipe_gathers(r))
-        return extra;
+        return 0;
     double root = p->gather_bytes * p->sizes.root, unit = p->gather_bytes * unit_elements(p);
     if (phase == PHASE_LOSS)
-        return root + kept_units(p) + extra;
+        return root + kept_units(p);
     if (keeps_unsharded(r))
-        return root + kept_units(p) + extra + (recipe_is_fsdp2(r) ? unit : 0);
+        return root + kept_units(p) + (recipe_is_fsdp2(r) ? unit : 0);
     double units = 2;
     if (recipe_is_fsdp1(r) && phase == PHASE_BACKWARD &&
         r->backward_prefetch == PREFETCH_BACKWARD_NONE)
         units = 1;
     if (recipe_is_fsdp1(r) && phase == PHASE_FORWARD && r->forward_prefetch)
         units = 3;
-    return root + units * unit + kept_units(p) + extra;
+    return root + units * unit + kept_units(p);
 }
 
 // ---- reduction buffers in backward --------------------------------------------------------------
@@ -196,6 +195,7 @@ static struct moment forward_moment(const struct memory_parts *p) {
     t.side = recipe_is_stage3(r) || recipe_is_fsdp1(r)
                  ? t.gather
                  : (recipe_is_fsdp2(r) ? p->gather_bytes * unit_elements(p) : 0);
+    t.gather += autocast_copies(p);
     return t;
 }
 
@@ -207,6 +207,7 @@ static struct moment loss_moment(const struct memory_parts *p) {
     t.activations = blocks_kept(p) + (double)activation_embedding_bytes(p->model, p->recipe);
     t.logits = (double)peak;
     t.side = recipe_is_stage3(p->recipe) || recipe_is_fsdp1(p->recipe) ? t.gather : 0;
+    t.gather += autocast_copies(p);
     return t;
 }
 
@@ -224,6 +225,7 @@ static struct moment backward_start(const struct memory_parts *p) {
         t.side = t.gather + t.grads;
     else if (recipe_is_fsdp2(r))
         t.side = p->gather_bytes * unit_elements(p) + t.grads;
+    t.gather += autocast_copies(p);
     return t;
 }
 
@@ -250,6 +252,7 @@ static struct moment backward_end(const struct memory_parts *p) {
             t.activations = 0;
         }
     }
+    t.gather += autocast_copies(p) / layers;
     return t;
 }
 

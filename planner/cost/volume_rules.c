@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each framework sends: docs/method.md §volume.
+#include "cost/order.h"
 #include "cost/volume_parts.h"
 
 #include <math.h>
@@ -44,46 +45,53 @@ static void add(struct volume_parts *v, struct volume_entry t, const char *phase
 // ---- bucket counts ------------------------------------------------------------------------------
 
 struct filler {
-    double held, limit, next_limit;
+    double held, limit, next_limit; // elements (DeepSpeed) or bytes (DDP)
     uint64_t closed;
+    bool before; // close a bucket before it overflows, not once it is full
 };
 
-uint64_t volume_bucket_count(const struct model *m, double limit_elements) {
-    struct filler f = {.limit = limit_elements};
+static void fill(struct filler *f, double size) {
+    if (f->before && f->held > 0 && f->held + size > f->limit) {
+        f->closed++;
+        f->held = 0;
+    }
+    f->held += size;
+    if (!f->before && f->held >= f->limit) {
+        f->closed++;
+        f->held = 0;
+        f->limit = f->next_limit;
+    }
+}
+
+static void fill_unit(struct filler *f, const struct model_unit *u, double element) {
+    for (int rank = ORDER_RANKS - 1; rank >= 0; rank--)
+        for (size_t j = u->tensor_count; j-- > 0;) {
+            const struct tensor *t = &u->tensors[j];
+            if (u->kind == UNIT_BLOCK ? order_rank(t->module) != rank : rank != 0)
+                continue;
+            for (uint64_t c = 0; c < t->count; c++)
+                fill(f, element * (double)tensor_numel(t));
+        }
+}
+
+// Gradients become ready against the order in which their modules ran.
+static uint64_t fill_backward(struct filler *f, const struct model *m, double element) {
     for (size_t i = m->unit_count; i-- > 0;)
         for (uint64_t k = 0; k < m->units[i].repeat; k++)
-            for (size_t j = m->units[i].tensor_count; j-- > 0;) {
-                const struct tensor *t = &m->units[i].tensors[j];
-                for (uint64_t c = 0; c < t->count; c++) {
-                    double n = (double)tensor_numel(t);
-                    if (f.held > 0 && f.held + n > f.limit) {
-                        f.closed++;
-                        f.held = 0;
-                    }
-                    f.held += n;
-                }
-            }
-    return f.closed + (f.held > 0);
+            fill_unit(f, &m->units[i], element);
+    return f->closed + (f->held > 0);
+}
+
+uint64_t volume_bucket_count(const struct model *m, double limit_elements) {
+    struct filler f = {.limit = limit_elements, .before = true};
+    return fill_backward(&f, m, 1);
 }
 
 uint64_t volume_ddp_bucket_count(const struct model *m, const struct recipe *r,
                                  double element_bytes) {
     struct filler f = {.limit = (double)r->ddp_first_bucket_bytes,
                        .next_limit = (double)r->ddp_bucket_bytes};
-    for (size_t i = m->unit_count; i-- > 0;)
-        for (uint64_t k = 0; k < m->units[i].repeat; k++)
-            for (size_t j = m->units[i].tensor_count; j-- > 0;) {
-                const struct tensor *t = &m->units[i].tensors[j];
-                for (uint64_t c = 0; c < t->count; c++) {
-                    f.held += element_bytes * (double)tensor_numel(t);
-                    if (f.held >= f.limit) {
-                        f.closed++;
-                        f.held = 0;
-                        f.limit = f.next_limit;
-                    }
-                }
-            }
-    return f.closed + (f.held > 0);
+    return fill_backward(&f, m, element_bytes);
 }
 
 double volume_units(const struct memory_parts *p) {

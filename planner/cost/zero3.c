@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cost/zero3.h"
 
+#include "cost/order.h"
+
 #include <string.h>
 
 enum hook { HOOK_PRE_FORWARD, HOOK_POST_FORWARD, HOOK_PRE_BACKWARD, HOOK_POST_BACKWARD };
@@ -53,23 +55,6 @@ struct trace {
     const struct zero3_watch *watch; // or NULL
 };
 
-// Where a module runs inside a block. Hugging Face registers norms after the layers they precede.
-static int execution_rank(const char *module) {
-    bool norm = strstr(module, "norm") != NULL || strstr(module, "ln_") != NULL;
-    bool nested = strchr(module, '.') != NULL;
-    if (!norm || nested)
-        return strstr(module, "attn") != NULL || strstr(module, "attention") != NULL ? 1 : 4;
-    static const char *const first[] = {"input", "ln_1", "norm_1", "self_attn", "ln_attn"};
-    for (size_t i = 0; i < sizeof first / sizeof *first; i++)
-        if (strstr(module, first[i]) != NULL)
-            return 0;
-    if (strstr(module, "post_feedforward") != NULL)
-        return 5;
-    if (strstr(module, "post_attention") != NULL)
-        return 2;
-    return 3;
-}
-
 static size_t container_length(const char *module) {
     const char *dot = strrchr(module, '.');
     return dot ? (size_t)(dot - module) : 0;
@@ -84,10 +69,10 @@ static bool same_container(const char *a, const char *b) {
 static uint32_t order_modules(const struct model_unit *u, struct arena *a, uint32_t **out) {
     uint32_t *first = arena_array(a, u->tensor_count + 1, sizeof *first);
     uint32_t count = 0;
-    for (int rank = 0; rank <= 5; rank++)
+    for (int rank = 0; rank < ORDER_RANKS; rank++)
         for (size_t i = 0; i < u->tensor_count; i++) {
             const char *name = u->tensors[i].module;
-            if (u->kind == UNIT_BLOCK ? execution_rank(name) != rank : rank != 0)
+            if (u->kind == UNIT_BLOCK ? order_rank(name) != rank : rank != 0)
                 continue;
             bool seen = false;
             for (uint32_t j = 0; j < count && !seen; j++)
