@@ -171,8 +171,8 @@ static bool prepare(const struct step_request *q, struct arena *a, struct step_b
     return true;
 }
 
-bool step_simulate(const struct step_request *q, struct arena *a, struct step_time *out,
-                   struct step_timeline *timeline, struct err *e) {
+static bool simulate_all(const struct step_request *q, struct arena *a, struct step_time *out,
+                         struct step_timeline *timeline, struct err *e) {
     struct step_builder b;
     struct sim_result run;
     struct step_account account;
@@ -187,6 +187,55 @@ bool step_simulate(const struct step_request *q, struct arena *a, struct step_ti
         step_timeline_fill(&b, &run, &account, timeline);
     *out = time;
     return true;
+}
+
+// Micro-steps after the first few are alike, so the rest of a long accumulation is added as a
+// multiple of the last one; docs/method.md §step.
+#define MICRO_STEPS_SIMULATED 4
+
+static double extrapolated(double shorter, double longer, double more) {
+    return longer + more * (longer - shorter);
+}
+
+static bool simulate_accumulation(const struct step_request *q, struct arena *a,
+                                  struct step_time *out, struct err *e) {
+    struct recipe r = *q->recipe;
+    struct step_request part = *q;
+    struct step_time shorter, t;
+    double g = (double)r.grad_accum, more = g - MICRO_STEPS_SIMULATED;
+    part.recipe = &r;
+    r.grad_accum = MICRO_STEPS_SIMULATED - 1;
+    if (!simulate_all(&part, a, &shorter, NULL, e))
+        return false;
+    r.grad_accum = MICRO_STEPS_SIMULATED;
+    if (!simulate_all(&part, a, &t, NULL, e))
+        return false;
+    double sum = g / MICRO_STEPS_SIMULATED, step_s = t.step_s;
+    double *longer[] = {
+        &t.step_s,      &t.step_low_s, &t.step_high_s,    &t.forward_s,         &t.backward_s,
+        &t.optimizer_s, &t.compute_s,  &t.exposed_comm_s, &t.exposed_offload_s, &t.host_issue_s};
+    const double before[] = {shorter.step_s,      shorter.step_low_s,     shorter.step_high_s,
+                             shorter.forward_s,   shorter.backward_s,     shorter.optimizer_s,
+                             shorter.compute_s,   shorter.exposed_comm_s, shorter.exposed_offload_s,
+                             shorter.host_issue_s};
+    for (size_t i = 0; i < sizeof before / sizeof before[0]; i++)
+        *longer[i] = extrapolated(before[i], *longer[i], more);
+    double rate = sum * step_s / t.step_s;
+    t.tokens_per_s_per_gpu *= rate;
+    t.mfu *= rate;
+    t.hfu *= rate;
+    for (size_t i = 0; i < t.wait_count; i++)
+        t.waits[i].seconds *= sum;
+    *out = t;
+    return true;
+}
+
+bool step_simulate(const struct step_request *q, struct arena *a, struct step_time *out,
+                   struct step_timeline *timeline, struct err *e) {
+    // A pipeline's bubble depends on the number of micro-steps itself.
+    if (timeline != NULL || q->recipe->grad_accum <= MICRO_STEPS_SIMULATED || q->recipe->pp > 1)
+        return simulate_all(q, a, out, timeline, e);
+    return simulate_accumulation(q, a, out, e);
 }
 
 bool step_graph(const struct step_request *q, struct arena *a, struct graph *out, struct err *e) {
