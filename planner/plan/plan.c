@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/plan.h"
 
+#include "cost/zero3.h"
 #include "plan/plan_inputs.h"
 #include "plan/recommend.h"
 
@@ -60,6 +61,19 @@ static void set_proof(struct plan *p) {
     }
 }
 
+// Memory, volume and time of one recipe read the same replay of ZeRO-3's coordinator.
+static bool memoise_coordinator(const struct model *m, struct recipe *r, struct zero3_traffic *memo,
+                                struct err *e) {
+    if (!recipe_is_stage3(r) || r->zero3 != NULL)
+        return true;
+    struct arena *scratch = arena_create();
+    bool ok = zero3_simulate(m, r, scratch, memo, e);
+    arena_destroy(scratch);
+    if (ok)
+        r->zero3 = memo;
+    return ok;
+}
+
 bool plan_evaluate(const struct model *m, const struct cluster *c, const struct recipe *r,
                    enum plan_time time, struct arena *a, struct plan *out, struct err *e) {
     struct plan p = {.recipe = *r};
@@ -71,7 +85,9 @@ bool plan_evaluate(const struct model *m, const struct cluster *c, const struct 
         *out = p;
         return true;
     }
-    if (!memory_estimate(m, c, &p.recipe, &p.memory, e) ||
+    struct zero3_traffic memo;
+    if (!memoise_coordinator(m, &p.recipe, &memo, e) ||
+        !memory_estimate(m, c, &p.recipe, &p.memory, e) ||
         !volume_estimate(m, c, &p.recipe, &p.volume, e))
         return false;
     p.fits = p.memory.fits_state != FITS_NO && (p.memory.host_fits || !p.memory.host_known) &&
@@ -82,6 +98,7 @@ bool plan_evaluate(const struct model *m, const struct cluster *c, const struct 
             time_unknown(&p.time, arena_strdup(a, why.text));
     }
     set_proof(&p);
+    p.recipe.zero3 = r->zero3; // the memo ends here: callers change the recipe's knobs
     *out = p;
     return true;
 }
