@@ -32,6 +32,8 @@ struct bench_point {
     uint64_t m, n, k;       // gemm: C[m,n] = A[m,k] B[k,n]
     uint64_t first, second; // devices or ranks of a pair, when `paired`
     bool paired;            // only ranks (or devices) `first` and `second` take part
+    uint64_t group_size;    // ranks per group, all groups at once; 0 = one group of everybody
+    uint64_t group_stride;  // distance between neighbours of a group; 0 = 1
     uint64_t left_out;      // rank + 1 that stays out of the collective; 0 = everybody in
 };
 

@@ -28,7 +28,9 @@ struct mpi_state {
     size_t bytes; // of one chunk
     char *send, *receive;
     void *send_base, *receive_base;
-    double wire_bytes; // sent by this node while timing; counted by its first rank
+    uint64_t sent_bytes;           // by the ring since prepare
+    uint64_t counted_bytes, timed; // of it, in timed iterations
+    double wire_bytes;             // sent by this node while timing; counted by its first rank
 };
 
 static void add_bf16(void *in, void *inout, int *count, MPI_Datatype *type) {
@@ -109,22 +111,29 @@ static bool choose_type(struct mpi_state *s, enum dtype dtype, struct err *e) {
     }
 }
 
-static bool takes_part(const struct bench_point *p, uint32_t rank) {
+// Which group `rank` belongs to; MPI_UNDEFINED: none. Groups of neighbours, or strided ones.
+static int color_of(const struct mpi_state *s, uint32_t rank) {
+    const struct bench_point *p = s->point;
     if (p->paired)
-        return rank == p->first || rank == p->second;
-    return p->left_out == 0 || rank != p->left_out - 1;
+        return rank == p->first || rank == p->second ? 0 : MPI_UNDEFINED;
+    if (p->left_out > 0)
+        return rank == p->left_out - 1 ? MPI_UNDEFINED : 0;
+    if (p->group_size == 0)
+        return 0;
+    uint64_t stride = p->group_stride ? p->group_stride : 1, block = p->group_size * stride;
+    uint64_t whole = (uint64_t)s->ranks->count / block * block;
+    return rank < whole ? (int)(rank / block * stride + rank % stride) : MPI_UNDEFINED;
 }
 
 static void choose_members(struct mpi_state *s) {
-    const struct bench_point *p = s->point;
+    int mine = color_of(s, s->world_rank);
     uint32_t n = 0;
     for (uint32_t r = 0; r < (uint32_t)s->ranks->count; r++)
-        if (takes_part(p, r))
+        if (mine != MPI_UNDEFINED && color_of(s, r) == mine)
             s->members[n++] = r;
-    int color = takes_part(p, s->world_rank) ? 0 : MPI_UNDEFINED;
-    MPI_Comm_split(MPI_COMM_WORLD, color, s->ranks->rank, &s->comm);
-    s->ring.count = (int)n;
+    MPI_Comm_split(MPI_COMM_WORLD, mine, s->ranks->rank, &s->comm);
     s->ring.rank = -1;
+    s->ring.count = mine == MPI_UNDEFINED ? 1 : (int)n;
     if (s->comm != MPI_COMM_NULL)
         MPI_Comm_rank(s->comm, &s->ring.rank);
 }
@@ -143,6 +152,8 @@ static bool mpi_prepare(void *state, const struct bench_point *p, struct err *e)
     struct mpi_state *s = state;
     s->point = p;
     s->wire_bytes = 0;
+    s->sent_bytes = s->counted_bytes = s->timed = 0;
+    s->ring.sent_bytes = &s->sent_bytes;
     choose_members(s);
     if (!choose_type(s, p->dtype, e))
         return false;
@@ -236,7 +247,10 @@ static bool mpi_sample(void *state, size_t count, double *samples_s, struct err 
         for (size_t i = 0; i < count; i++)
             samples_s[i] = BENCH_IDLE_S;
     } else {
+        uint64_t sent = s->sent_bytes;
         ok = clock_time(one, s, count, samples_s, e);
+        s->timed += count;
+        s->counted_bytes += s->sent_bytes - sent;
     }
     if (counts)
         s->wire_bytes += (double)(inventory_network_sent_bytes() - before);
@@ -320,7 +334,13 @@ static bool mpi_verify(void *state, uint64_t seed, uint64_t *wrong, struct err *
 static void mpi_describe(void *state, struct measure_result *r) {
     struct mpi_state *s = state;
     r->software = s->ranks->library;
-    if (s->ranks->nodes < 2 || r->iterations == 0)
+    if (r->iterations == 0)
+        return;
+    double sent = s->timed > 0 ? (double)s->counted_bytes / (double)s->timed : 0;
+    s->ranks->largest(&sent, 1);
+    if (sent > 0)
+        r->sent_bytes = sent;
+    if (s->ranks->nodes < 2)
         return;
     double *all = calloc((size_t)s->ranks->count, sizeof(*all)), sum = 0;
     if (all == NULL)

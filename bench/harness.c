@@ -54,6 +54,8 @@ static bool is_collective(const struct bench_point *p) {
 static uint64_t taking_part(const struct harness *h, const struct bench_point *p) {
     if (p->paired)
         return 2;
+    if (p->group_size > 0)
+        return p->group_size;
     return (uint64_t)h->ranks->count - (p->left_out > 0);
 }
 
@@ -83,6 +85,10 @@ void harness_identify(const struct harness *h, const struct bench_point *p,
     if (p->paired)
         r->group = arena_printf(h->arena, "%llu,%llu", (unsigned long long)p->first,
                                 (unsigned long long)p->second);
+    else if (p->group_size > 0 && p->group_size < (uint64_t)h->ranks->count)
+        r->group = arena_printf(h->arena, "every %llu of %d",
+                                (unsigned long long)(p->group_stride ? p->group_stride : 1),
+                                h->ranks->count);
     else if (p->left_out > 0)
         r->group = arena_printf(h->arena, "all but %llu", (unsigned long long)p->left_out - 1);
     if (h->backend->describe != NULL)

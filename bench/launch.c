@@ -56,11 +56,14 @@ static void exec_ranks(const struct launch *l, uint64_t ranks, struct arena *a) 
     _exit(127);
 }
 
+uint64_t launch_rank_count(uint64_t asked) {
+    uint64_t ranks = asked ? asked : (uint64_t)inventory_processors();
+    return ranks < 2 ? 2 : ranks;
+}
+
 bool launch_ranks(const struct launch *l, struct signals *s, struct arena *a, int *status,
                   struct err *e) {
-    uint64_t ranks = l->ranks ? l->ranks : (uint64_t)inventory_processors();
-    if (ranks < 2)
-        ranks = 2;
+    uint64_t ranks = launch_rank_count(l->ranks);
     fflush(NULL);
     pid_t pid = fork();
     if (pid < 0)

@@ -18,6 +18,8 @@
 struct command {
     struct opt_command opt;
     bool (*run)(struct run *r, const struct opt_texts *rest, struct err *e);
+    bool (*result)(struct run *r, const struct opt_texts *rest, cJSON **out, struct err *e);
+    void (*print)(FILE *out, const cJSON *result); // both NULL: the measurements are the result
     bool wants_ranks; // runs as MPI ranks, started by itself if nobody did
 };
 
@@ -31,13 +33,26 @@ LOCAL(copy);
 LOCAL(adam);
 LOCAL(gemm);
 LOCAL(nvme);
+LOCAL(all);
+LOCAL(confirm);
 static const char *const copy_examples[] = {"shardbench copy --bytes 16MiB", NULL};
 static const char *const adam_examples[] = {"shardbench adam --variant scalar,reference", NULL};
 static const char *const gemm_examples[] = {"shardbench gemm --shape 256x256x256", NULL};
 
 static const char *const nvme_examples[] = {"shardbench nvme --folder . --max-bytes 64MiB", NULL};
 
+static const char *const all_examples[] = {"shardbench all --out all.jsonl", NULL};
+
+static const char *const confirm_examples[] = {"shardbench confirm plan.json --json confirm.json",
+                                               NULL};
+
 static const struct command commands[] = {
+    {.opt = {.name = "all",
+             .summary = "Everything this machine has, within a minute",
+             .positional = "",
+             .tables = all_tables,
+             .examples = all_examples},
+     .run = command_all},
     {.opt = {.name = "collectives",
              .summary = "All-gather, reduce-scatter, all-reduce and others between ranks",
              .positional = "",
@@ -69,6 +84,15 @@ static const struct command commands[] = {
              .tables = nvme_tables,
              .examples = nvme_examples},
      .run = command_nvme},
+    {.opt = {.name = "confirm",
+             .summary = "A plan's own transfers for real: planned, measured, ratio",
+             .positional = "PLAN.json",
+             .tables = confirm_tables,
+             .examples = confirm_examples},
+     .run = command_confirm,
+     .result = command_confirm_result,
+     .print = table_print_confirm,
+     .wants_ranks = true},
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -119,11 +143,9 @@ static bool open_sink(struct run *r, struct err *e) {
 }
 
 // The ranks do the work and append; this process only waits and then reads what they wrote.
-static bool delegate(struct run *r, const struct command *c, char **argv, int *status,
-                     struct err *e) {
-    (void)c;
+static bool delegate(struct run *r, char **argv, int *status, struct err *e) {
     struct launch l = {
-        .argv = argv,
+        .argv = (const char *const *)argv,
         .out = sink_path(r->sink),
         .ranks = r->options->ranks,
         .timeout_s = r->options->timeout_s,
@@ -136,16 +158,29 @@ static bool delegate(struct run *r, const struct command *c, char **argv, int *s
     return sink_reload(r->sink, ok ? e : &ignored) && ok;
 }
 
-static bool write_results(const struct run *r, struct err *e) {
+static bool make_result(struct run *r, const struct command *c, const struct opt_texts *rest,
+                        cJSON **out, struct err *e) {
+    if (c->result != NULL)
+        return c->result(r, rest, out, e);
+    *out = measure_to_json(sink_results(r->sink));
+    return true;
+}
+
+static bool write_results(struct run *r, const struct command *c, const struct opt_texts *rest,
+                          struct err *e) {
     const struct options *o = r->options;
     const struct measurement *m = sink_results(r->sink);
     bool json_only = o->json != NULL && strcmp(o->json, "-") == 0;
-    if (!o->quiet && !json_only && m->count > 0)
-        table_print(stdout, m);
-    if (o->json == NULL)
-        return true;
-    cJSON *root = measure_to_json(m);
-    bool ok = json_write_file(o->json, root, e);
+    cJSON *root = NULL;
+    if (!make_result(r, c, rest, &root, e))
+        return false;
+    if (!o->quiet && !json_only && m->count > 0) {
+        if (c->print != NULL)
+            c->print(stdout, root);
+        else
+            table_print(stdout, m);
+    }
+    bool ok = o->json == NULL || json_write_file(o->json, root, e);
     cJSON_Delete(root);
     return ok;
 }
@@ -158,12 +193,14 @@ static uint64_t wrong_elements(const struct measurement *m) {
 }
 
 // Prints what there is, whatever happened; the first problem decides the status.
-static int finish(struct run *r, int status, struct err *e) {
+static int finish(struct run *r, const struct command *c, const struct opt_texts *rest, int status,
+                  struct err *e) {
     if (r->ranks->rank != 0 || r->sink == NULL)
         return e->kind ? err_exit_status(e) : status;
     bool child = launch_is_child();
     struct err writing = {0};
-    if (!child && !write_results(r, &writing))
+    if (!child && e->kind != ERR_USAGE && e->kind != ERR_INPUT &&
+        !write_results(r, c, rest, &writing))
         err_set(e, writing.kind, "%s", writing.text);
     for (size_t i = 0; i < r->notes.count; i++)
         fprintf(stderr, "shardbench: %s\n", r->notes.items[i]);
@@ -173,6 +210,17 @@ static int finish(struct run *r, int status, struct err *e) {
     if (wrong > 0 && !child)
         fprintf(stderr, "shardbench: %llu elements arrived wrong\n", (unsigned long long)wrong);
     return status == 0 && wrong > 0 ? 1 : status;
+}
+
+// Better said once, by this process, than by every rank and its launcher.
+static bool inputs_are_right(struct run *r, const struct command *c, const struct opt_texts *rest,
+                             struct err *e) {
+    cJSON *nothing = NULL;
+    if (c->result == NULL)
+        return true;
+    bool ok = c->result(r, rest, &nothing, e);
+    cJSON_Delete(nothing);
+    return ok;
 }
 
 static int run_command(const struct command *c, const struct options *o,
@@ -186,15 +234,16 @@ static int run_command(const struct command *c, const struct options *o,
     r.progress = !o->quiet && r.ranks->rank == 0 && isatty(STDERR_FILENO) ? stderr : NULL;
     bool alone = c->wants_ranks && !ranks_launched() && o->ranks != 1 &&
                  (o->backend == NULL || strcmp(o->backend, "mpi") == 0);
+    r.rank_count = alone ? launch_rank_count(o->ranks) : (uint64_t)r.ranks->count;
     double missing = open_sink(&r, &e) ? 0 : 1;
     r.ranks->largest(&missing, 1);
     if (missing > 0)
         err_set(&e, ERR_RESOURCE, "rank 0 could not open its output");
-    else if (alone)
-        delegate(&r, c, argv, &status, &e);
-    else
+    else if (alone && inputs_are_right(&r, c, rest, &e))
+        delegate(&r, argv, &status, &e);
+    else if (!alone)
         c->run(&r, rest, &e);
-    status = finish(&r, status, &e);
+    status = finish(&r, c, rest, status, &e);
     sink_destroy(r.sink);
     signals_finish(&signals);
     ranks_close(r.ranks);

@@ -134,3 +134,30 @@ const struct opt options_nvme[] = {
      .help = "Threads with pread and pwrite, as where the kernel refuses io_uring."},
     {.name = NULL},
 };
+
+const struct opt options_all[] = {
+    {"folder", 0, OPT_STRING, AT(folder), .argument = "DIR", .fallback = ".", .group = "All",
+     UNSEEN, .help = "Where the storage test file goes; it is gone after any exit."},
+    {"max-bytes", 0, OPT_BYTES, AT(max_bytes), .argument = "BYTES", .fallback = "256MiB",
+     .group = "All", UNSEEN,
+     .help = "Largest storage test file; also at most a quarter of the free space."},
+    {"ranks", 0, OPT_COUNT, AT(ranks), .argument = "N", .group = "All", .max = 4096, UNSEEN,
+     .fallback = "0", .help = "MPI ranks to start where no GPU is; 0 = one per processor."},
+    {.name = NULL},
+};
+
+const struct opt options_confirm[] = {
+    {"plan-index", 0, OPT_COUNT, AT(plan_index), .argument = "N", .fallback = "0",
+     .group = "Confirm", .given_offset = offsetof(struct options, plan_given),
+     .help = "Which of the document's plans; by default the recommended one."},
+    {"scale-bytes", 0, OPT_BYTES, AT(scale_bytes), .argument = "BYTES", .fallback = "16MiB",
+     .group = "Confirm", .min = 64, .max = 0x1p50, UNSEEN,
+     .help = "Largest payload of one call; all payloads are scaled down by one factor."},
+    {"ranks", 0, OPT_COUNT, AT(ranks), .argument = "N", .group = "Confirm", .max = 4096, UNSEEN,
+     .fallback = "0", .help = "Ranks to start here when no launcher did; 0 = one per processor."},
+    {"folder", 0, OPT_STRING, AT(folder), .argument = "DIR", .fallback = ".", .group = "Confirm",
+     UNSEEN, .help = "Where storage transfers go; the file is gone after any exit."},
+    {"max-bytes", 0, OPT_BYTES, AT(max_bytes), .argument = "BYTES", .fallback = "256MiB",
+     .group = "Confirm", UNSEEN, .help = "Largest storage test file."},
+    {.name = NULL},
+};

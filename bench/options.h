@@ -31,6 +31,7 @@ struct options {
     bool no_uring;
     // confirm
     uint64_t plan_index, scale_bytes;
+    bool plan_given;
 };
 
 enum algorithm { ALGORITHM_BOTH, ALGORITHM_LIBRARY, ALGORITHM_RING };
@@ -42,3 +43,5 @@ extern const struct opt options_copy[];
 extern const struct opt options_adam[];
 extern const struct opt options_gemm[];
 extern const struct opt options_nvme[];
+extern const struct opt options_all[];
+extern const struct opt options_confirm[];

@@ -52,6 +52,8 @@ static void exchange(const struct ring *r, struct step s) {
             // The segment that just left this slot is added below, while this one travels.
             MPI_Irecv(s.receive + at, bytes, MPI_BYTE, left, 0, r->comm, &in[slot]);
             MPI_Isend(s.send + at, bytes, MPI_BYTE, right, 0, r->comm, &out[slot]);
+            if (r->sent_bytes != NULL)
+                *r->sent_bytes += (uint64_t)bytes;
         }
         if (s.sum != NULL && k >= WINDOW) {
             at = done * SEGMENT_BYTES;

@@ -13,8 +13,9 @@ struct ring {
     MPI_Comm comm;
     int rank, count;
     enum pattern_type type;
-    size_t chunk;  // elements per rank; the full array has count * chunk
-    char *scratch; // ring_scratch_bytes
+    size_t chunk;         // elements per rank; the full array has count * chunk
+    char *scratch;        // ring_scratch_bytes
+    uint64_t *sent_bytes; // grows by what is handed to MPI_Isend; NULL: not counted
 };
 
 size_t ring_scratch_bytes(const struct ring *r);

@@ -19,6 +19,7 @@ struct run {
     const struct options *options;
     struct arena *arena;
     const struct ranks *ranks;
+    uint64_t rank_count; // of the job: also in the process that only waits for its ranks
     struct signals *signals;
     struct sink *sink;
     FILE *progress;         // a terminal, or NULL

@@ -98,6 +98,8 @@ struct sink *sink_create(const char *path, enum sink_mode mode, const struct mea
     }
     if (mode == SINK_RESUME && !resume(s, e))
         goto fail;
+    if (mode == SINK_APPEND && !load(s, 0, e))
+        goto fail;
     if (mode == SINK_FRESH) {
         char *line = measure_header_line(host, build);
         bool ok = write_all(s, line, e);

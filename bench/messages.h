@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The transfers of a plan, as points to run on the ranks that are here. docs/method.md §confirm.
+#pragma once
+
+#include "bench/run.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+// One line of a plan's transfers[].
+struct message {
+    const char *phase, *kind, *what, *dtype, *group, *link;
+    uint64_t group_size, count;       // as planned
+    double payload_bytes, sent_bytes; // as planned, over all calls
+    double planned_s;                 // over all calls; NAN when the plan does not say
+    // How it runs here.
+    struct bench_point point; // one call
+    const char *backend;      // NULL: cannot run here
+    const char *reason;       // why not, or what stands in for what
+    double run_planned_bytes; // that one rank must send in all calls at this size
+};
+
+struct messages {
+    const char *model, *cluster, *strategy;
+    double parameters;
+    uint64_t plan_index;
+    struct message *items;
+    size_t count;
+    double scale; // of every payload; 1 = as planned
+};
+
+// Reads plans[index].volume.transfers of a shardplan.plan/1 document and fits them to `ranks`
+// ranks and payloads up to `limit_bytes` a call.
+struct messages_request {
+    const char *path;
+    uint64_t plan_index, ranks, limit_bytes;
+};
+bool messages_read(const struct messages_request *q, struct arena *a, struct messages *out,
+                   struct err *e);
