@@ -57,6 +57,9 @@ void memory_host_fill(const struct memory_parts *p, struct memory_host *out);
 double memory_state_bytes(const struct recipe *r);
 bool memory_bf16_optimizer(const struct recipe *r); // ZeRO-1 with fp32 accumulation: BF16_Optimizer
 bool memory_optimizer_on_gpu(const struct recipe *r);
+bool memory_is_megatron(const struct recipe *r); // its own DDP or distributed optimizer
+// Bytes in which one element of a gathered unit lives and travels.
+double memory_gathered_bytes(const struct memory_parts *p);
 // Share of the optimizer that stays on the GPU: 1, 0, or Twin-Flow's whole sub-groups.
 double memory_gpu_share(const struct recipe *r, double owned);
 uint64_t memory_local_ranks(const struct cluster *c,

@@ -28,7 +28,7 @@ static double stage12_bucket(const struct memory_parts *p) {
     const struct recipe *r = p->recipe;
     if (!r->contiguous_gradients && r->offload_optimizer == OFFLOAD_NONE)
         return 0;
-    if (memory_bf16_optimizer(r) || r->stack == STACK_MEGATRON)
+    if (memory_bf16_optimizer(r) || memory_is_megatron(r))
         return 0;
     double buffers = recipe_overlaps(r) ? 2 : 1;
     double bytes = p->parameter_bytes * (double)r->reduce_bucket_elements * buffers;
@@ -39,7 +39,7 @@ static double stage12_bucket(const struct memory_parts *p) {
 static double stage12_flatten(const struct memory_parts *p) {
     const struct recipe *r = p->recipe;
     double n = fmin((double)r->reduce_bucket_elements, p->sizes.trainable);
-    if (r->stack == STACK_MEGATRON)
+    if (memory_is_megatron(r))
         return 0;
     double from = memory_bf16_optimizer(r) ? 4 : p->parameter_bytes;
     return n * (from + (from != p->reduce_bytes ? p->reduce_bytes : 0));
@@ -52,7 +52,7 @@ static double stage3_flat(const struct memory_parts *p) {
 
 static double standing_bucket(const struct memory_parts *p) {
     const struct recipe *r = p->recipe;
-    if (r->framework == FRAMEWORK_DDP && !r->gradient_as_bucket_view && r->stack != STACK_MEGATRON)
+    if (r->framework == FRAMEWORK_DDP && !r->gradient_as_bucket_view && !memory_is_megatron(r))
         return dtype_bytes(r->grad_dtype) * p->sizes.trainable;
     if (recipe_is_stage3(r))
         return (double)r->reduce_bucket_elements * p->reduce_bytes;
@@ -73,6 +73,11 @@ static double autocast_copies(const struct memory_parts *p) {
     return 2 * fmin(1, share) * (p->sizes.trainable + p->sizes.frozen);
 }
 
+// A 4-bit weight is turned into 16 bits for its matmul, one at a time.
+static double dequantised(const struct memory_parts *p) {
+    return p->recipe->base_4bit ? p->gather_bytes * p->sizes.largest_parameter : 0;
+}
+
 static double stage3_gather(const struct memory_parts *p) {
     const struct zero3_traffic *z = &p->zero3;
     double live = (double)z->peak_live_elements + (double)z->persistent_elements;
@@ -82,7 +87,7 @@ static double stage3_gather(const struct memory_parts *p) {
     double secondary = 0;
     if (p->recipe->hpz && p->recipe->shard_group > 0 && p->recipe->offload_param == OFFLOAD_NONE)
         secondary = (p->sizes.trainable + p->sizes.frozen) / (double)p->recipe->shard_group;
-    return p->gather_bytes * (live + copied + secondary);
+    return memory_gathered_bytes(p) * (live + copied + secondary) + dequantised(p);
 }
 
 static bool keeps_unsharded(const struct recipe *r) {
@@ -99,9 +104,9 @@ static double kept_units(const struct memory_parts *p) {
     const struct recipe *r = p->recipe;
     double blocks = p->sizes.trainable + p->sizes.frozen - p->sizes.root;
     if (keeps_unsharded(r))
-        return p->gather_bytes * blocks;
+        return memory_gathered_bytes(p) * blocks;
     if (r->strategy == STRATEGY_FSDP2_RESHARD && r->reshard_group > 0)
-        return p->gather_bytes * blocks / (double)r->reshard_group;
+        return memory_gathered_bytes(p) * blocks / (double)r->reshard_group;
     return 0;
 }
 
@@ -111,10 +116,11 @@ static double gather_in(const struct memory_parts *p, enum memory_phase phase) {
     if (recipe_is_stage3(r))
         return stage3_gather(p);
     if (!recipe_gathers(r))
-        return 0;
-    double root = p->gather_bytes * p->sizes.root, unit = p->gather_bytes * unit_elements(p);
+        return dequantised(p);
+    double root = memory_gathered_bytes(p) * p->sizes.root,
+           unit = memory_gathered_bytes(p) * unit_elements(p);
     if (phase == PHASE_LOSS)
-        return root + kept_units(p);
+        return root + kept_units(p) + dequantised(p);
     if (keeps_unsharded(r))
         return root + kept_units(p) + (recipe_is_fsdp2(r) ? unit : 0);
     double units = 2;
@@ -123,7 +129,7 @@ static double gather_in(const struct memory_parts *p, enum memory_phase phase) {
         units = 1;
     if (recipe_is_fsdp1(r) && phase == PHASE_FORWARD && r->forward_prefetch)
         units = 3;
-    return root + units * unit + kept_units(p);
+    return root + units * unit + kept_units(p) + dequantised(p);
 }
 
 // ---- reduction buffers in backward --------------------------------------------------------------
@@ -148,7 +154,7 @@ static double fsdp_unit_reduction(const struct memory_parts *p) {
 static double fsdp_root_reduction(const struct memory_parts *p) {
     double b = p->gather_bytes, f = p->sizes.trainable_fraction, root = p->sizes.root;
     double tied = p->model->tied_embeddings ? p->sizes.table : 0;
-    double building = b * root + f * b * (root + tied); // parameters and gradients
+    double building = memory_gathered_bytes(p) * root + f * b * (root + tied); // and gradients
     double reducing = f * root * (b + p->reduce_bytes + p->reduce_bytes / p->sizes.shard_degree);
     return fmax(building, reducing);
 }
@@ -173,7 +179,7 @@ static double backward_bucket(const struct memory_parts *p) {
 
 static double gradients_before_backward(const struct memory_parts *p) {
     const struct recipe *r = p->recipe;
-    bool standing = recipe_is_stage3(r) || memory_bf16_optimizer(r) || r->stack == STACK_MEGATRON;
+    bool standing = recipe_is_stage3(r) || memory_bf16_optimizer(r) || memory_is_megatron(r);
     return standing || r->grad_accum > 1 ? p->states[MEMORY_GRADS] : 0;
 }
 
@@ -236,7 +242,7 @@ static struct moment backward_end(const struct memory_parts *p) {
     double layers = (double)(p->model->layers ? p->model->layers : 1);
     t.grads = p->states[MEMORY_GRADS];
     t.activations = blocks_kept(p) / layers + (double)activation_working_bytes(p->model, r);
-    if (r->strategy == STRATEGY_ZERO1 && r->stack != STACK_MEGATRON)
+    if (r->strategy == STRATEGY_ZERO1 && !memory_is_megatron(r))
         t.grads += p->parameter_bytes * p->sizes.owned; // the owned slice, copied out
     if (r->strategy == STRATEGY_ZERO2 && r->offload_optimizer == OFFLOAD_NONE && r->grad_accum > 1)
         t.grads *= 2; // what was averaged before and what is averaged now
@@ -247,7 +253,7 @@ static struct moment backward_end(const struct memory_parts *p) {
         double root = fsdp_root_reduction(p);
         t.side = t.grads;
         if (recipe_gathers(r) && root > unit) {
-            t.gather = p->gather_bytes * p->sizes.root;
+            t.gather = memory_gathered_bytes(p) * p->sizes.root;
             t.bucket = root - t.gather;
             t.activations = 0;
         }
@@ -261,10 +267,13 @@ static double step_transient(const struct memory_parts *p, double on_gpu) {
     double n = p->sizes.owned * on_gpu;
     if (r->optimizer == OPTIMIZER_NONE || on_gpu <= 0)
         return 0;
-    if (r->stack == STACK_MEGATRON)
+    if (memory_is_megatron(r))
         return 0;
-    if (is_stage12(r)) // flattened in the model's type, then in fp32
-        return n * (memory_bf16_optimizer(r) ? 4 : p->parameter_bytes + 4);
+    if (is_stage12(
+            r)) { // flattened in the model's type, then in fp32; before, checked for overflow
+        double check = 11 * fmin(p->sizes.largest_parameter, n);
+        return fmax(n * (memory_bf16_optimizer(r) ? 4 : p->parameter_bytes + 4), check);
+    }
     if (recipe_is_stage3(r)) {
         double group = fmin(n, (double)r->sub_group_elements);
         return group * (dtype_bytes(r->grad_accum_dtype) + 4);
@@ -278,7 +287,7 @@ static double step_transient(const struct memory_parts *p, double on_gpu) {
 static struct moment step_moment(const struct memory_parts *p) {
     const struct recipe *r = p->recipe;
     struct moment t = {.grads = p->states[MEMORY_GRADS], .bucket = standing_bucket(p)};
-    if (r->strategy == STRATEGY_ZERO1 && !memory_bf16_optimizer(r) && r->stack != STACK_MEGATRON)
+    if (r->strategy == STRATEGY_ZERO1 && !memory_bf16_optimizer(r) && !memory_is_megatron(r))
         t.grads = p->parameter_bytes * p->sizes.owned; // foreign gradients are freed by now
     t.transient = step_transient(p, memory_gpu_share(r, p->sizes.owned));
     if (recipe_is_stage3(r) && r->hpz && r->shard_group > 0 && r->offload_param == OFFLOAD_NONE)
@@ -325,7 +334,7 @@ static void fill_load(struct memory_parts *p) {
     double init = fmax(shards, load);
     double owned = p->sizes.owned * memory_gpu_share(r, p->sizes.owned);
     double master = p->states[MEMORY_MASTER], transient = 0;
-    if (is_stage12(r) && r->stack != STACK_MEGATRON) {
+    if (is_stage12(r) && !memory_is_megatron(r)) {
         // The flat group is built beside the parameters; then the fp32 slice through a clone.
         transient = fmax(p->parameter_bytes * p->sizes.flat, master + p->parameter_bytes * owned);
         master = 0;
@@ -378,7 +387,7 @@ static double side_pools(const struct memory_parts *p) {
 static double loss_hole(const struct memory_parts *p) {
     const struct recipe *r = p->recipe;
     if (r->expandable_segments || r->loss != LOSS_TORCH || (r->compile && !r->loss_eager) ||
-        recipe_activation_dtype(r) == DTYPE_FP32 || r->stack == STACK_MEGATRON)
+        recipe_activation_dtype(r) == DTYPE_FP32 || memory_is_megatron(r))
         return 0;
     double tp = (double)(r->tp ? r->tp : 1);
     return dtype_bytes(recipe_activation_dtype(r)) * (double)p->model->vocab / tp *

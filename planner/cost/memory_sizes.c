@@ -87,7 +87,7 @@ static void fill_owned(struct memory_sizes *s, const struct recipe *r) {
     s->flat = s->trainable;
     if (!stage12)
         return;
-    double align = r->megatron_optimizer ? n : 2 * n;
+    double align = memory_is_megatron(r) ? n : 2 * n;
     s->flat = ceil_div(s->trainable, align) * align;
     s->owned = s->flat / n;
 }

@@ -19,10 +19,19 @@ double memory_state_bytes(const struct recipe *r) {
     }
 }
 
+bool memory_is_megatron(const struct recipe *r) {
+    return r->stack == STACK_MEGATRON &&
+           (r->strategy == STRATEGY_DDP || r->strategy == STRATEGY_ZERO1);
+}
+
+double memory_gathered_bytes(const struct memory_parts *p) {
+    return p->recipe->base_4bit ? p->frozen_bytes : p->gather_bytes;
+}
+
 bool memory_bf16_optimizer(const struct recipe *r) {
     return r->strategy == STRATEGY_ZERO1 && r->param_dtype == DTYPE_BF16 &&
            r->grad_accum_dtype == DTYPE_FP32 && r->offload_optimizer == OFFLOAD_NONE &&
-           r->stack != STACK_MEGATRON;
+           !memory_is_megatron(r);
 }
 
 bool memory_optimizer_on_gpu(const struct recipe *r) {
@@ -86,7 +95,7 @@ static double gradient_bytes(const struct memory_parts *p) {
     const struct recipe *r = p->recipe;
     if (r->optimizer == OPTIMIZER_NONE)
         return 0;
-    if (r->stack == STACK_MEGATRON)
+    if (memory_is_megatron(r))
         return 4 * p->sizes.trainable; // fp32 main gradients, whole on every rank
     if (recipe_is_deepspeed(r))
         return stage_gradient_bytes(p);
@@ -107,7 +116,7 @@ void memory_states_fill(struct memory_parts *p) {
     if (r->lora_rank == 0)
         p->frozen_bytes = p->parameter_bytes;
     double owned = p->sizes.owned, share = memory_gpu_share(r, owned);
-    double master = r->has_master || r->stack == STACK_MEGATRON ? dtype_bytes(r->master_dtype) : 0;
+    double master = r->has_master || memory_is_megatron(r) ? dtype_bytes(r->master_dtype) : 0;
     if (share > 0 && share < 1)
         master = 4; // Twin-Flow's GPU sub-groups step an fp32 copy
     p->states[MEMORY_PARAMS] = parameters_bytes(p);

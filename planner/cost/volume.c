@@ -166,7 +166,7 @@ bool volume_estimate(const struct model *m, const struct cluster *c, const struc
     result.textbook_bytes =
         result.textbook_multiple * (s->trainable + s->frozen) * dtype_bytes(recipe_gather_dtype(r));
     result.textbook_inter_node_multiple = inter_node_multiple(r, c);
-    if (recipe_is_deepspeed(r) && r->stack != STACK_MEGATRON)
+    if (recipe_is_deepspeed(r) && !memory_is_megatron(r))
         volume_deepspeed(&v);
     else
         volume_torch(&v);

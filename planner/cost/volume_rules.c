@@ -251,7 +251,7 @@ static void data_parallel(struct volume_parts *v) {
     const struct memory_parts *p = &v->memory;
     const struct recipe *r = p->recipe;
     struct volume_entry t = world_entry(v);
-    bool megatron = r->stack == STACK_MEGATRON, noshard = r->strategy == STRATEGY_FSDP1_NOSHARD;
+    bool megatron = memory_is_megatron(r), noshard = r->strategy == STRATEGY_FSDP1_NOSHARD;
     t.dtype = megatron && !r->reduce_dtype_given ? DTYPE_FP32 : r->reduce_dtype;
     double element = dtype_bytes(t.dtype);
     t.payload_bytes = v->syncs * element * p->sizes.trainable;

@@ -95,11 +95,18 @@ static void phases_sum_exactly(void **state) {
 
 static void step_transients(void **state) {
     (void)state;
-    struct model m = bulk_model(8e9, arena);
+    struct model m = bulk_model(8e7, arena);
+    struct model_unit u = m.units[0];
+    u.repeat = m.layers = 100; // tensors far smaller than a rank's slice
+    m.units = &u;
+    m.parameters = 8000000000;
     struct cluster c = plain_cluster(8, 8, 80 * GIB, 0);
     struct recipe r = short_recipe(STRATEGY_ZERO2, PRECISION_BF16_MIXED);
     near((double)estimate(&m, &c, &r).classes_bytes[MEMORY_STEP_TRANSIENT], 6e9, 1e-6,
          "flattened in 16 and 32 bits");
+    struct model one = bulk_model(8e9, arena);
+    near((double)estimate(&one, &c, &r).classes_bytes[MEMORY_STEP_TRANSIENT], 11e9, 1e-6,
+         "overflow check of one large tensor");
     r = short_recipe(STRATEGY_FSDP2, PRECISION_BF16_MIXED);
     near((double)estimate(&m, &c, &r).classes_bytes[MEMORY_STEP_TRANSIENT], 4e9, 1e-6, "foreach");
     r.framework_version = "torch-2.0";
