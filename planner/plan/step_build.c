@@ -145,12 +145,21 @@ static void demand(struct step_task *t, enum step_resource resource, double rate
         t->demands[t->demand_count++] = (struct sim_demand){resource, rate_per_s};
 }
 
+static double kernel_s(struct step_builder *b, double bytes) {
+    for (uint32_t i = 0; i < STEP_KERNELS && b->kernels[i].bytes > 0; i++)
+        if (b->kernels[i].bytes == bytes)
+            return b->kernels[i].seconds;
+    double seconds =
+        compute_memory_bound_s(&b->cluster->gpu, b->recipe->stack, bytes) / b->scale.compute;
+    b->kernels[b->kernel_next++ % STEP_KERNELS] = (struct step_kernel_time){bytes, seconds};
+    return seconds;
+}
+
 uint32_t step_kernel(struct step_builder *b, enum step_op op, enum step_stream stream,
                      uint32_t unit, double bytes) {
     struct step_task t = {
         .op = op, .stream = stream, .unit = unit, .bytes = bytes, .issue_s = issue_kernel_s};
-    t.seconds =
-        compute_memory_bound_s(&b->cluster->gpu, b->recipe->stack, bytes) / b->scale.compute;
+    t.seconds = kernel_s(b, bytes);
     demand(&t, RESOURCE_HBM, bytes / t.seconds);
     return step_add(b, &t);
 }

@@ -125,6 +125,10 @@ struct step_link_rates { // per rank; INFINITY where a what-if says so
 };
 
 #define STEP_ESTIMATES 16
+#define STEP_KERNELS 16
+struct step_kernel_time { // one remembered memory-bound kernel
+    double bytes, seconds;
+};
 struct step_estimate { // one remembered collective
     enum collective collective;
     uint64_t size, stride;
@@ -154,6 +158,8 @@ struct step_builder {
     uint64_t shard, replicas, ranks_per_node;
     struct step_estimate estimates[STEP_ESTIMATES];
     uint32_t estimate_count;
+    struct step_kernel_time kernels[STEP_KERNELS]; // round robin
+    uint32_t kernel_next;
     double nic_bytes_per_s, nvlink_bytes_per_s; // largest rate any collective asks
     enum step_phase phase;
     uint32_t last[STEP_STREAM_COUNT]; // last task of each stream or SIM_NONE
