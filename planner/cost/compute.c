@@ -68,10 +68,6 @@ double compute_overlap_loss(const struct gpu *g, enum kernel_stack s) {
     return constant(g, s, KERNEL_OVERLAP_LOSS);
 }
 
-double compute_allocator_retry_s(const struct gpu *g, enum kernel_stack s) {
-    return constant(g, s, KERNEL_ALLOCATOR_RETRY_S);
-}
-
 double compute_step_host_s(const struct cluster *c, const struct recipe *r) {
     return constant(&c->gpu, r->stack, KERNEL_STEP_HOST_S);
 }

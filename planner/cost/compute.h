@@ -44,9 +44,7 @@ double compute_memory_bound_s(const struct gpu *g, enum kernel_stack s, double b
 double compute_overlap_loss(const struct gpu *g, enum kernel_stack s);
 // Host time per optimizer step outside the model: data, logging, zeroing, scheduler.
 double compute_step_host_s(const struct cluster *c, const struct recipe *r);
-// One flush of the caching allocator (synchronise, cudaFree, cudaMalloc), seconds.
-double compute_allocator_retry_s(const struct gpu *g, enum kernel_stack s);
-// GPU optimizer step over n elements held by this rank (foreach, fused), clip included, seconds.
+// GPU optimizer step over n elements held by this rank (foreach, fused), seconds. Clipping comes apart.
 double compute_optimizer_s(const struct cluster *c, const struct recipe *r, double elements);
 // CPU Adam over `elements` of the WHOLE node (all its ranks together), seconds; floor 28 B /
 // STREAM.

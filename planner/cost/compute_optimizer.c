@@ -51,9 +51,7 @@ static double cast_bytes(const struct recipe *r) {
 }
 
 double compute_optimizer_s(const struct cluster *c, const struct recipe *r, double elements) {
-    const double grad = fmax(1.0, dtype_bytes(r->grad_dtype));
-    const double clip = r->clip > 0 ? 3.0 * grad : 0.0; // norm, then scale in place
-    const double bytes = elements * (update_bytes(r) + cast_bytes(r) + clip);
+    const double bytes = elements * (update_bytes(r) + cast_bytes(r));
     return compute_memory_bound_s(&c->gpu, r->stack, bytes);
 }
 

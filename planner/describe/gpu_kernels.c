@@ -19,7 +19,6 @@ const char *const kernel_constant_names[KERNEL_CONSTANT_COUNT] = {
     [KERNEL_UNIT_HOST_S] = "unit_host_s",
     [KERNEL_STEP_HOST_S] = "step_host_s",
     [KERNEL_OVERLAP_LOSS] = "overlap_loss",
-    [KERNEL_ALLOCATOR_RETRY_S] = "allocator_retry_s",
 };
 
 const char *const kernel_stack_keys[STACK_COUNT] = {
@@ -30,12 +29,11 @@ enum generation { GEN_VOLTA, GEN_AMPERE, GEN_HOPPER, GEN_BLACKWELL, GEN_OTHER, G
 // What a part without figures of its own inherits: the fitted values of its generation's parts,
 // rounded, and used with a wide interval. docs/method.md §gemm.
 static const double defaults[GEN_COUNT][KERNEL_CONSTANT_COUNT] = {
-    [GEN_VOLTA] = {0.60, 0.95, 1.0, 64, 16, 0.30, 0.25, 0.82, 4e-6, 2e-5, 1e-3, 5e-2, 0.2, 2e-2},
-    [GEN_AMPERE] = {0.82, 0.95, 1.0, 64, 22, 0.50, 0.35, 0.82, 3e-6, 6e-6, 4e-4, 3e-2, 0.2, 2e-2},
-    [GEN_HOPPER] = {0.65, 0.95, 0.9, 64, 27, 0.45, 0.35, 0.84, 3e-6, 6e-6, 4e-4, 3e-2, 0.2, 2e-2},
-    [GEN_BLACKWELL] = {0.62, 0.95, 0.9, 64, 30, 0.45, 0.35, 0.86, 3e-6, 6e-6, 4e-4, 3e-2, 0.2,
-                       2e-2},
-    [GEN_OTHER] = {0.55, 0.95, 0.9, 64, 27, 0.35, 0.25, 0.80, 4e-6, 8e-6, 5e-4, 4e-2, 0.2, 2e-2},
+    [GEN_VOLTA] = {0.60, 0.95, 1.0, 64, 16, 0.30, 0.25, 0.82, 4e-6, 2e-5, 1e-3, 5e-2, 0.2},
+    [GEN_AMPERE] = {0.82, 0.95, 1.0, 64, 22, 0.50, 0.35, 0.82, 3e-6, 6e-6, 4e-4, 3e-2, 0.2},
+    [GEN_HOPPER] = {0.65, 0.95, 0.9, 64, 27, 0.45, 0.35, 0.84, 3e-6, 6e-6, 4e-4, 3e-2, 0.2},
+    [GEN_BLACKWELL] = {0.62, 0.95, 0.9, 64, 30, 0.45, 0.35, 0.86, 3e-6, 6e-6, 4e-4, 3e-2, 0.2},
+    [GEN_OTHER] = {0.55, 0.95, 0.9, 64, 27, 0.35, 0.25, 0.80, 4e-6, 8e-6, 5e-4, 4e-2, 0.2},
 };
 
 static enum generation generation_of(const struct gpu *g) {
@@ -56,8 +54,7 @@ static enum generation generation_of(const struct gpu *g) {
 // Host and system constants do not change with the kernels' author.
 static bool is_shared(enum kernel_constant k) {
     return k == KERNEL_HBM_FRACTION || k == KERNEL_STEP_HOST_S || k == KERNEL_OVERLAP_LOSS ||
-           k == KERNEL_ALLOCATOR_RETRY_S || k == KERNEL_LAUNCH_S || k == KERNEL_UNIT_HOST_S ||
-           k == KERNEL_ISSUE_S;
+           k == KERNEL_LAUNCH_S || k == KERNEL_UNIT_HOST_S || k == KERNEL_ISSUE_S;
 }
 
 // A catalog constant is never zero, so an all-zero struct gpu (a test's) counts as unknown too.

@@ -15,14 +15,12 @@ enum kernel_constant {
     KERNEL_GEMM_HALF_TILES,     // 128 x 256 output tiles at which half the SMs idle
     KERNEL_ATTENTION_FORWARD_FRACTION, // fused attention over the dense peak, causal FLOPs
     KERNEL_ATTENTION_BACKWARD_FRACTION,
-    KERNEL_HBM_FRACTION,      // share of the HBM rate that memory-bound kernels sustain
-    KERNEL_LAUNCH_S,          // GPU time of an empty kernel: launch gap, first and last wave
-    KERNEL_ISSUE_S,           // host time per kernel
-    KERNEL_UNIT_HOST_S,       // host time of a sharding wrapper's hooks, per unit and direction
-    KERNEL_STEP_HOST_S,       // host time per optimizer step outside the model
-    KERNEL_OVERLAP_LOSS,      // compute speed lost while a collective runs beside it
-    KERNEL_ALLOCATOR_RETRY_S, // one flush of the caching allocator: synchronise, free, allocate
-                              // again
+    KERNEL_HBM_FRACTION, // share of the HBM rate that memory-bound kernels sustain
+    KERNEL_LAUNCH_S,     // GPU time of an empty kernel: launch gap, first and last wave
+    KERNEL_ISSUE_S,      // host time per kernel
+    KERNEL_UNIT_HOST_S,  // host time of a sharding wrapper's hooks, per unit and direction
+    KERNEL_STEP_HOST_S,  // host time per optimizer step outside the model
+    KERNEL_OVERLAP_LOSS, // compute speed lost while a collective runs beside it
     KERNEL_CONSTANT_COUNT
 };
 _Static_assert(KERNEL_CONSTANT_COUNT <= GPU_KERNEL_CONSTANTS, "grow GPU_KERNEL_CONSTANTS");

@@ -13,8 +13,6 @@ const char *const bound_names[BOUND_COUNT] = {
     "compute", "host_issue", "intra_node",  "inter_node", "network_latency",
     "pcie",    "nvme",       "host_memory", "cpu",        "capacity"};
 
-// Host work between steps that the GPU waits for: loss read-back, data, zero_grad.
-static const double step_host_s = 500 * UNITS_MICRO;
 // Below this share of the step, waiting is not what bounds it.
 static const double bound_fraction = 0.10;
 
@@ -37,7 +35,7 @@ static bool build(struct step_builder *b, struct err *e) {
     uint32_t end = b->last[STREAM_COMPUTE];
     b->phase = STEP_OPTIMIZER;
     step_release(b, b->kept_grad_bytes); // zero_grad
-    step_host(b, OP_STEP_HOST, step_host_s, 0, end);
+    step_host(b, OP_STEP_HOST, compute_step_host_s(b->cluster, r), 0, end);
     return true;
 }
 

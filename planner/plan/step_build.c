@@ -44,8 +44,8 @@ const char *const step_stream_names[STEP_STREAM_COUNT] = {
 // Host time of the calls around the kernels; docs/method.md §step gives the basis of each.
 static const double issue_collective_s = 20 * UNITS_MICRO;
 static const double issue_kernel_s = 8 * UNITS_MICRO;
-// Share of the multiprocessors NCCL's channels hold while a collective runs.
-static const double collective_sm_share_intra = 0.10, collective_sm_share_inter = 0.04;
+// NCCL opens fewer channels over the network than inside a node, and holds so many fewer SMs.
+static const double channels_over_network = 0.4;
 // Bytes of HBM a ring moves per byte it sends: read own and received, write received.
 static const double collective_hbm_factor = 3;
 static const double dma_setup_s = 10 * UNITS_MICRO;
@@ -242,7 +242,8 @@ uint32_t step_collective(struct step_builder *b, const struct step_collective *c
     double *largest = t.spans_nodes ? &b->nic_bytes_per_s : &b->nvlink_bytes_per_s;
     if (isfinite(sent))
         *largest = fmax(*largest, sent);
-    demand(&t, RESOURCE_SM, t.spans_nodes ? collective_sm_share_inter : collective_sm_share_intra);
+    double share = compute_overlap_loss(&b->cluster->gpu, b->recipe->stack);
+    demand(&t, RESOURCE_SM, t.spans_nodes ? channels_over_network * share : share);
     demand(&t, t.spans_nodes ? RESOURCE_NIC : RESOURCE_NVLINK, sent);
     demand(&t, RESOURCE_HBM, collective_hbm_factor * sent);
     if (t.spans_nodes && b->cluster->nic_shares_pcie_switch)
@@ -283,7 +284,9 @@ static uint32_t exchange(struct step_builder *b, uint32_t unit, bool backward) {
                                 .payload_bytes = k->tensor_bytes,
                                 .unit = unit,
                                 .dep = dep};
-    for (int i = 0; i < 2 && r->tp > 1; i++) // after attention and after the MLP
+    // After attention and after the MLP; full recomputation repeats forward's.
+    int calls = backward && r->recompute == RECOMPUTE_FULL ? 4 : 2;
+    for (int i = 0; i < calls && r->tp > 1; i++)
         c.dep = step_collective(b, &c);
     if (r->cp > 1) { // keys and values of the whole sequence; their gradients on the way back
         c.collective = backward ? COLLECTIVE_REDUCE_SCATTER : COLLECTIVE_ALL_GATHER;

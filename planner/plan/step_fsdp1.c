@@ -127,7 +127,8 @@ static void reduce(struct fsdp1 *f, const struct step_group *g) {
     }
     if (f->unsharded_sum)
         step_release(b, g->trainable * b->sizes.gather);
-    double passes = b->sizes.gather + b->sizes.reduce; // cast and pre-divide in one read and write
+    // A cast where the types differ, then the pre-division in place: two kernels.
+    double passes = (casts ? b->sizes.gather + b->sizes.reduce : 0) + 2 * b->sizes.reduce;
     uint32_t cast = step_kernel(b, OP_GRAD_COPY, STREAM_REDUCE, g->first, g->trainable * passes);
     struct step_collective c = {.op = OP_REDUCE,
                                 .stream = STREAM_COLLECTIVE,
