@@ -60,6 +60,12 @@ static const struct fabric_constants fabrics[FABRIC_CLASS_COUNT] = {
                                          "as the ring step"),
                      .efficiency =
                          FIG(0.52, 0.48, 0.56, PROVENANCE_FITTED, "dstackai/dstack a3high sweep")},
+    [FABRIC_TCPXO] = {.ring_step_s = FIG(24.0 * US, 16.0 * US, 40.0 * US, PROVENANCE_FITTED,
+                                         "dstackai/dstack a3mega sweep"),
+                      .tree_level_s = FIG(40.0 * US, 20.0 * US, 80.0 * US, PROVENANCE_ASSUMED,
+                                          "as InfiniBand, wider"),
+                      .efficiency =
+                          FIG(0.96, 0.90, 0.97, PROVENANCE_FITTED, "dstackai/dstack a3mega sweep")},
     [FABRIC_ETHERNET] = {.ring_step_s = FIG(60.0 * US, 30.0 * US, 150.0 * US, PROVENANCE_ASSUMED,
                                             "kernel TCP round trips"),
                          .tree_level_s = FIG(60.0 * US, 30.0 * US, 150.0 * US, PROVENANCE_ASSUMED,

@@ -46,6 +46,7 @@ enum fabric_class {
     FABRIC_ROCE,
     FABRIC_EFA,
     FABRIC_TCPX,
+    FABRIC_TCPXO,
     FABRIC_ETHERNET,
     FABRIC_CLASS_COUNT
 };

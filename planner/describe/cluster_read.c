@@ -20,6 +20,7 @@ const char *const fabric_class_names[] = {
     [FABRIC_ROCE] = "roce",
     [FABRIC_EFA] = "efa",
     [FABRIC_TCPX] = "tcpx",
+    [FABRIC_TCPXO] = "tcpxo",
     [FABRIC_ETHERNET] = "ethernet",
 };
 _Static_assert(sizeof fabric_class_names / sizeof fabric_class_names[0] == FABRIC_CLASS_COUNT,
@@ -128,7 +129,7 @@ static bool read_fabric(struct json_node n, const char *key, enum fabric_class *
         return json_fail(at, e, "unknown fabric \"%.40s\"; %s%s", text,
                          near ? "did you mean "
                               : "known: nvswitch, nvlink_mesh, pcie, xgmi, "
-                                "infiniband, roce, efa, tcpx, ethernet",
+                                "infiniband, roce, efa, tcpx, tcpxo, ethernet",
                          near ? near : "");
     }
     *out = (enum fabric_class)i;

@@ -11,4 +11,5 @@ extern const struct command simulate_command;
 extern const struct command sweep_command;
 extern const struct command advise_command;
 extern const struct command catalog_command;
+extern const struct command validate_command;
 extern const struct command bench_command, confirm_command, rehearse_command, report_command;

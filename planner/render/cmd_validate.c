@@ -2,8 +2,9 @@
 #include "render/cmd.h"
 #include "render/emit_validate.h"
 
-#include <math.h>
-#include <string.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 
 struct validate_options {
     struct output_request output; // first: output_options_at_zero
@@ -51,33 +52,28 @@ static const struct opt_command validate_opt = {
              "the same rules. Step time of the data_parallel group decides --max-mape.",
 };
 
-static bool judge(struct cli *cli, const struct validate_options *o, const struct opt_texts *rest,
-                  struct validate_result *r) {
+static bool judge(struct cli *cli, const struct validate_options *o, struct validate_result *r) {
     if (o->collectives != NULL) {
-        if (!cli_expect(cli, &validate_opt, rest, 0)) {
-            return false;
-        }
-        return validate_collectives(o->collectives, cli->arena, r, &cli->err);
+        return cli_expect(cli, &validate_opt, 0) &&
+               validate_collectives(o->collectives, cli->arena, r, &cli->err);
     }
-    return cli_expect(cli, &validate_opt, rest, 1) &&
-           validate_runs(rest->items[0], cli->arena, r, &cli->err);
+    return cli_expect(cli, &validate_opt, 1) &&
+           validate_runs(cli->rest.items[0], cli->arena, r, &cli->err);
 }
 
 static int run_validate(struct cli *cli, int argc, char **argv) {
     struct validate_options o = {0};
-    struct opt_texts rest = {0};
     struct validate_result r;
-    int status = EXIT_YES;
-    if (!cli_parse(cli, &validate_opt, argc, argv, &o, &rest, &status)) {
-        return status;
+    if (!cli_parse(cli, &validate_opt, argc, argv, &o)) {
+        return cli->status;
     }
-    if (!judge(cli, &o, &rest, &r)) {
+    if (!judge(cli, &o, &r)) {
         return cli_fail(cli);
     }
     if (cli_prints_table(&o.output)) {
         emit_validate_table(&r, o.rows, stdout);
     }
-    const char *input = o.collectives != NULL ? o.collectives : rest.items[0];
+    const char *input = o.collectives != NULL ? o.collectives : cli->rest.items[0];
     if (!cli_result(cli, &o.output, emit_validate_json(&r, cli->command_line, input))) {
         return cli_fail(cli);
     }
