@@ -93,7 +93,8 @@ bool plan_evaluate(const struct model *m, const struct cluster *c, const struct 
     p.fits = p.memory.fits_state != FITS_NO && (p.memory.host_fits || !p.memory.host_known) &&
              (p.memory.nvme_fits || !p.memory.nvme_known);
     if (time == PLAN_TIME_ALWAYS || (time == PLAN_TIME_IF_FITS && p.fits)) {
-        struct step_request q = {.model = m, .cluster = c, .recipe = &p.recipe};
+        struct step_request q = {
+            .model = m, .cluster = c, .recipe = &p.recipe, .quick = time == PLAN_TIME_IF_FITS};
         if (!step_simulate(&q, a, &p.time, NULL, &why))
             time_unknown(&p.time, arena_strdup(a, why.text));
     }

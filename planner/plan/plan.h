@@ -68,7 +68,7 @@ extern const char *const proof_names[PROOF_COUNT];
 extern const char *const choice_names[CHOICE_COUNT];
 
 // Resolve and evaluate one recipe. A recipe that can't run fills plan->reason and is not an error.
-// Time that is not asked for is NAN with its reason.
+// Time that is not asked for is NAN with its reason. IF_FITS is for searches: it has no interval.
 enum plan_time { PLAN_TIME_NEVER, PLAN_TIME_IF_FITS, PLAN_TIME_ALWAYS };
 bool plan_evaluate(const struct model *m, const struct cluster *c, const struct recipe *r,
                    enum plan_time time, struct arena *a, struct plan *out, struct err *e);

@@ -135,6 +135,10 @@ static bool slow_links_s(const struct step_builder *b, struct step_time *t, doub
 static bool interval(const struct step_builder *b, const struct step_account *a, double base_s,
                      struct step_time *t, struct err *e) {
     double slow_s, scale = t->step_s / base_s;
+    if (b->quick) {
+        t->step_low_s = t->step_high_s = NAN;
+        return true;
+    }
     if (!slow_links_s(b, t, base_s, &slow_s, e))
         return false;
     double links = slow_s - t->step_s;
@@ -189,7 +193,7 @@ static bool simulate_all(const struct step_request *q, struct arena *a, struct s
 
 // Micro-steps after the first few are alike, so the rest of a long accumulation is added as a
 // multiple of the last one; docs/method.md §step.
-#define MICRO_STEPS_SIMULATED 4
+#define MICRO_STEPS_SIMULATED 3
 
 static double extrapolated(double shorter, double longer, double more) {
     return longer + more * (longer - shorter);

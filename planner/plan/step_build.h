@@ -142,6 +142,7 @@ struct step_builder {
     const struct recipe *recipe;
     struct step_scale scale;
     bool memory; // track activations and gathered parameters
+    bool quick;  // no interval wanted
     struct arena *arena;
     struct sim *sim;
     struct step_meta *meta; // per task

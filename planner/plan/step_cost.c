@@ -168,6 +168,7 @@ bool step_builder_init(struct step_builder *b, const struct step_request *q, str
                                .recipe = r,
                                .scale = q->scale ? *q->scale : as_is,
                                .memory = q->want_timeline,
+                               .quick = q->quick,
                                .arena = a};
     uint64_t gpus = q->cluster->gpus ? q->cluster->gpus : r->world;
     b->ranks_per_node = q->cluster->gpus_per_node < gpus ? q->cluster->gpus_per_node : gpus;

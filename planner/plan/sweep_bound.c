@@ -122,6 +122,13 @@ static double link_micro_s(const struct model *m, const struct cluster *c, const
     return (recipe_is_stage3(r) ? 0.9 : 1.0) * gather + reduce;
 }
 
+// Ranks that share the optimizer's work.
+static uint64_t optimizer_shards(const struct recipe *r) {
+    if (r->strategy == STRATEGY_DDP || r->strategy == STRATEGY_FSDP1_NOSHARD)
+        return 1;
+    return recipe_gathers(r) ? r->shard_group : r->world;
+}
+
 static bool fill_family(const struct sweep_basis *b, const struct sweep_family *f,
                         const struct sweep_space *s, struct family_bound *out, struct err *e) {
     struct recipe r = f->recipe;
@@ -139,6 +146,9 @@ static bool fill_family(const struct sweep_basis *b, const struct sweep_family *
                  mem.classes_bytes[MEMORY_MASTER]);
     out->capacity_bytes = (double)mem.capacity_bytes;
     out->link_micro_s = link_micro_s(b->model, &c, &r);
+    if (r.offload_optimizer == OFFLOAD_NONE && r.frozen_fraction <= 0)
+        out->step_s = compute_optimizer_s(
+            &c, &r, (double)recipe_trainable(&r, b->model) / (double)optimizer_shards(&r));
     return true;
 }
 
@@ -183,7 +193,7 @@ bool sweep_bound(const struct sweep_bounds *b, uint64_t point, struct sweep_boun
     double accum = (double)(f->sequences_per_gpu / micro);
     const struct work *w =
         &t->work[(x.micro * s->recompute.count + x.recompute) * s->loss.count + x.loss];
-    out->step_s = margin * accum * fmax(w->compute_s, t->link_micro_s);
+    out->step_s = margin * (accum * fmax(w->compute_s, t->link_micro_s) + t->step_s);
     out->peak_bytes = t->resident_bytes + w->kept_bytes;
     out->capacity_bytes = t->capacity_bytes;
     return true;

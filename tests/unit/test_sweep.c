@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pruning changes what is simulated, never what is found; threads change nothing at all.
+#include "base/stats.h"
+#include "describe/recipe.h"
+#include "plan/sweep.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define SPACES 50
+
+static uint64_t draw(uint64_t stream, uint64_t i, uint64_t below) {
+    return stats_random_u64(20261130, stream, i) % below;
+}
+
+static void pick(struct sweep_values *v, const uint64_t *from, size_t count, uint64_t stream,
+                 uint64_t i) {
+    v->count = 0;
+    for (size_t k = 0; k < count; k++)
+        if (draw(stream, i * 16 + k, 2) == 0)
+            v->items[v->count++] = from[k];
+    if (v->count == 0)
+        v->items[v->count++] = from[draw(stream + 1, i, count)];
+}
+
+struct fixture {
+    struct arena *a;
+    struct model m;
+    struct cluster c;
+    struct recipe recipes[STRATEGY_COUNT];
+    struct sweep_request q;
+};
+
+// A small random space on one of two machines.
+static void make_space(struct fixture *f, uint64_t i) {
+    static const uint64_t micro[] = {1, 2, 4, 8},
+                          modes[] = {RECOMPUTE_NONE, RECOMPUTE_SELECTIVE_OP, RECOMPUTE_FULL};
+    static const uint64_t loss[] = {LOSS_TORCH, LOSS_CHUNKED}, offload[] = {0, 1, 2, 3};
+    static const uint64_t bucket[] = {50000000, 500000000}, prefetch[] = {0, 50000000};
+    static const uint64_t one_live[] = {1000000000}, nodes[] = {1, 2};
+    static const enum strategy strategies[] = {STRATEGY_DDP,   STRATEGY_ZERO2, STRATEGY_ZERO3,
+                                               STRATEGY_FSDP1, STRATEGY_FSDP2, STRATEGY_HSDP,
+                                               STRATEGY_MICS};
+    struct err e = {0};
+    f->a = arena_create();
+    assert_true(model_load(i % 2 ? "llama-3.2-1b" : "gpt2", f->a, &f->m, &e));
+    assert_true(cluster_load(i % 3 ? "4xA100-40GB" : "8xV100-32GB", f->a, &f->c, &e));
+    struct sweep_request *q = &f->q;
+    *q = (struct sweep_request){.top = 1 + draw(1, i, 6),
+                                .objective =
+                                    (enum sweep_objective)draw(2, i, SWEEP_OBJECTIVE_COUNT)};
+    pick(&q->space.micro_batch, micro, 4, 10, i);
+    pick(&q->space.recompute, modes, 3, 20, i);
+    pick(&q->space.loss, loss, 2, 30, i);
+    pick(&q->space.offload, offload, 4, 40, i);
+    pick(&q->space.reduce_bucket, bucket, 2, 50, i);
+    pick(&q->space.prefetch_bucket, prefetch, 2, 60, i);
+    pick(&q->space.max_live, one_live, 1, 70, i);
+    pick(&q->space.nodes, nodes, 2, 80, i);
+    size_t count = 1 + draw(3, i, 2);
+    for (size_t k = 0; k < count; k++) {
+        recipe_defaults(strategies[draw(4, i * 8 + k, 7)], &f->recipes[k]);
+        f->recipes[k].precision = f->c.gpu.peak_flop_per_s[DTYPE_BF16].value > 0
+                                      ? PRECISION_BF16_MIXED
+                                      : PRECISION_FP16_MIXED;
+        f->recipes[k].seq = 1024;
+    }
+    q->space.precision.items[0] = f->recipes[0].precision;
+    q->space.precision.count = 1;
+    q->basis = (struct sweep_basis){.model = &f->m,
+                                    .cluster = &f->c,
+                                    .recipes = f->recipes,
+                                    .recipe_count = count,
+                                    .global_batch = 64};
+}
+
+static void assert_same_plans(const struct sweep_result *x, const struct sweep_result *y) {
+    assert_int_equal(x->plan_count, y->plan_count);
+    for (size_t i = 0; i < x->plan_count; i++) {
+        assert_int_equal(x->plans[i].point, y->plans[i].point);
+        assert_memory_equal(&x->plans[i].plan.time.step_s, &y->plans[i].plan.time.step_s,
+                            sizeof(double));
+    }
+}
+
+static void pruned_equals_exhaustive(void **state) {
+    (void)state;
+    uint64_t simulated = 0, all = 0;
+    for (uint64_t i = 0; i < SPACES; i++) {
+        struct fixture f;
+        struct sweep_result pruned, full, threaded;
+        struct err e = {0};
+        make_space(&f, i);
+        f.q.threads = 1;
+        bool any = sweep_run(&f.q, f.a, &pruned, &e);
+        if (any) {
+            f.q.threads = 3;
+            assert_true(sweep_run(&f.q, f.a, &threaded, &e));
+            f.q.exhaustive = true;
+            assert_true(sweep_run(&f.q, f.a, &full, &e));
+            assert_same_plans(&pruned, &full);
+            assert_same_plans(&pruned, &threaded);
+            assert_int_equal(pruned.simulated, threaded.simulated);
+            assert_int_equal(pruned.bounded, pruned.pruned + pruned.simulated);
+            simulated += pruned.simulated;
+            all += full.simulated;
+        }
+        arena_destroy(f.a);
+    }
+    assert_true(simulated < all); // pruning prunes
+}
+
+// No member of the front is beaten in step, peak and GPUs by another, nor by the best plan.
+static void front_is_not_dominated(void **state) {
+    (void)state;
+    struct fixture f;
+    struct sweep_result r;
+    struct err e = {0};
+    make_space(&f, 2);
+    recipe_defaults(STRATEGY_ZERO3, &f.recipes[0]);
+    f.recipes[0].seq = 1024;
+    f.recipes[0].precision = (enum precision)f.q.space.precision.items[0];
+    f.q.basis.recipe_count = 1;
+    f.q.pareto = true;
+    assert_true(sweep_run(&f.q, f.a, &r, &e));
+    assert_true(r.pareto_count > 0);
+    for (size_t i = 0; i < r.pareto_count; i++)
+        for (size_t k = 0; k < r.pareto_count; k++) {
+            const struct sweep_plan *a = &r.pareto[i], *b = &r.pareto[k];
+            bool beaten =
+                b->plan.time.step_s <= a->plan.time.step_s && b->gpus <= a->gpus &&
+                b->plan.memory.allocated_peak_bytes <= a->plan.memory.allocated_peak_bytes;
+            assert_true(i == k || !beaten);
+        }
+    arena_destroy(f.a);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pruned_equals_exhaustive),
+        cmocka_unit_test(front_is_not_dominated),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
