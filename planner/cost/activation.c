@@ -133,16 +133,18 @@ static void save_latent_attention(struct table *t) {
     save(t, "attention output", e * v, KEEP_OP);
 }
 
-// One MLP of `width` per token copy: `copies` is experts per token in a mixture.
-static void save_mlp(struct table *t, double width, double copies) {
+// One MLP of `width` per token copy: `copies` is experts per token in a mixture, whose grouped
+// matmuls (`listed` false) are not on torchtitan's list.
+static void save_mlp(struct table *t, double width, double copies, bool listed) {
+    enum keep op = listed ? KEEP_OP : KEEP_PLAIN;
     double f = t->element_bytes * width * copies * t->split;
     if (t->m->gated_mlp) {
-        save(t, "gate", f, KEEP_OP);
+        save(t, "gate", f, op);
         save(t, "up", f, KEEP_PLAIN);
         if (!t->compiled && !t->megatron)
             save(t, "activated gate", f, KEEP_PLAIN);
     } else {
-        save(t, "up", f, KEEP_OP);
+        save(t, "up", f, op);
         // gelu_new is written out in Python: x^3, tanh, 1 + tanh and x / 2 are saved beside x.
         bool spelled_out = !t->compiled && !t->megatron && t->m->architecture &&
                            strcmp(t->m->architecture, "gpt2") == 0;
@@ -158,10 +160,10 @@ static void save_experts(struct table *t) {
     double copies = dim(m->experts_per_token), e = t->element_bytes;
     save(t, "router logits and probabilities", 8 * dim(m->experts), KEEP_PLAIN);
     save(t, "dispatched tokens", e * dim(m->hidden) * copies, KEEP_PLAIN);
-    save_mlp(t, dim(m->moe_ffn), copies);
+    save_mlp(t, dim(m->moe_ffn), copies, false);
     save(t, "expert outputs", e * dim(m->hidden) * copies, KEEP_PLAIN);
     if (m->shared_ffn > 0)
-        save_mlp(t, dim(m->shared_ffn), 1);
+        save_mlp(t, dim(m->shared_ffn), 1, true);
 }
 
 static struct table table_start(const struct model *m, const struct recipe *r,
@@ -192,7 +194,7 @@ size_t activation_layer(const struct model *m, const struct recipe *r, bool moe,
     if (moe)
         save_experts(&t);
     else
-        save_mlp(&t, dim(m->ffn), 1);
+        save_mlp(&t, dim(m->ffn), 1, true);
     // The seventh matmul (the fourth without a gate is an even one) is on torchtitan's list too,
     // though nothing in backward reads it: eager stores it, compiled code does not.
     if (m->gated_mlp && !moe && !t.compiled)

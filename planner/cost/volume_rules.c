@@ -63,22 +63,31 @@ static void fill(struct filler *f, double size) {
     }
 }
 
-static void fill_unit(struct filler *f, const struct model_unit *u, double element) {
+#define UNIT_TENSORS_MAX 64
+
+// A unit's tensors against the order in which their modules ran; the count of them.
+static size_t backward_order(const struct model_unit *u, const struct tensor **out) {
+    size_t n = 0;
     for (int rank = ORDER_RANKS - 1; rank >= 0; rank--)
         for (size_t j = u->tensor_count; j-- > 0;) {
             const struct tensor *t = &u->tensors[j];
-            if (u->kind == UNIT_BLOCK ? order_rank(t->module) != rank : rank != 0)
-                continue;
-            for (uint64_t c = 0; c < t->count; c++)
-                fill(f, element * (double)tensor_numel(t));
+            int own = u->kind == UNIT_BLOCK ? order_rank(t->module) : 0;
+            if (own == rank && n < UNIT_TENSORS_MAX)
+                out[n++] = t;
         }
+    return n;
 }
 
-// Gradients become ready against the order in which their modules ran.
+// Gradients become ready in that order, the last unit first.
 static uint64_t fill_backward(struct filler *f, const struct model *m, double element) {
-    for (size_t i = m->unit_count; i-- > 0;)
+    const struct tensor *order[UNIT_TENSORS_MAX];
+    for (size_t i = m->unit_count; i-- > 0;) {
+        size_t n = backward_order(&m->units[i], order);
         for (uint64_t k = 0; k < m->units[i].repeat; k++)
-            fill_unit(f, &m->units[i], element);
+            for (size_t j = 0; j < n; j++)
+                for (uint64_t c = 0; c < order[j]->count; c++)
+                    fill(f, element * (double)tensor_numel(order[j]));
+    }
     return f->closed + (f->held > 0);
 }
 
