@@ -39,7 +39,7 @@ static bool adam_open(const struct backend_config *c, void **state, struct err *
     if (s == NULL)
         abort();
     s->threads = c->threads;
-    s->hyper = adam_hyper_at(1e-3, 0.9, 0.999, 1e-8, 0.01, 10);
+    s->hyper = adam_hyper_at((struct adam_settings){1e-3, 0.9, 0.999, 1e-8, 0.01}, 10);
     *state = s;
     return true;
 }
@@ -62,8 +62,8 @@ static bool is_bf16(const struct adam_state *s) {
 
 static void fill_slice(void *context, size_t member, size_t size) {
     struct adam_state *s = context;
-    size_t first, count;
-    team_slice(s->parameters, GRAIN, member, size, &first, &count);
+    struct team_part part = team_slice(s->parameters, GRAIN, member, size);
+    size_t first = part.first, count = part.count;
     for (size_t i = first; i < first + count; i++) {
         uint32_t h = pattern_hash(s->seed, 0, i);
         float g = (float)(h & 0xFFFF) / 65536.0f - 0.5f;
@@ -81,8 +81,8 @@ static void fill_slice(void *context, size_t member, size_t size) {
 
 static void loop_slice(void *context, size_t member, size_t size) {
     struct adam_state *s = context;
-    size_t first, count;
-    team_slice(s->parameters, GRAIN, member, size, &first, &count);
+    struct team_part part = team_slice(s->parameters, GRAIN, member, size);
+    size_t first = part.first, count = part.count;
     if (s->loop == LOOP_STEP)
         s->variant->step(&s->arrays, &s->hyper, first, count);
     else if (s->loop == LOOP_RMW)

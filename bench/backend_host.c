@@ -55,23 +55,23 @@ static void host_release(void *state) {
 
 static void touch_slice(void *context, size_t member, size_t size) {
     struct host_state *s = context;
-    size_t first, count;
-    team_slice(s->bytes, GRAIN, member, size, &first, &count);
+    struct team_part part = team_slice(s->bytes, GRAIN, member, size);
+    size_t first = part.first, count = part.count;
     pattern_fill(&s->pattern, s->from + first, first, count);
     memset(s->to + first, 0, count);
 }
 
 static void copy_slice(void *context, size_t member, size_t size) {
     struct host_state *s = context;
-    size_t first, count;
-    team_slice(s->bytes, GRAIN, member, size, &first, &count);
+    struct team_part part = team_slice(s->bytes, GRAIN, member, size);
+    size_t first = part.first, count = part.count;
     memcpy(s->to + first, s->from + first, count);
 }
 
 static void product_slice(void *context, size_t member, size_t size) {
     struct host_state *s = context;
-    size_t first, count;
-    team_slice(s->gemm.m, 6, member, size, &first, &count);
+    struct team_part part = team_slice(s->gemm.m, 6, member, size);
+    size_t first = part.first, count = part.count;
     gemm_rows(&s->gemm, first, count, s->panels + member * gemm_panel_floats(s->gemm.k));
 }
 

@@ -110,9 +110,9 @@ static bool parse_shape(const char *text, struct bench_point *p, struct err *e) 
 
 bool command_gemm(struct run *r, const struct opt_texts *rest, struct err *e) {
     static const char *const names[] = {"gemm", "host", NULL};
-    static const char *gpu_shapes[] = {"1024x1024x1024", "2048x2048x2048", "4096x4096x4096",
-                                       "8192x8192x8192"};
-    static const char *host_shapes[] = {"512x512x512", "1024x1024x1024"};
+    const char *gpu_shapes[] = {"1024x1024x1024", "2048x2048x2048", "4096x4096x4096",
+                                "8192x8192x8192"};
+    const char *host_shapes[] = {"512x512x512", "1024x1024x1024"};
     struct point_list list = {0};
     (void)rest;
     const struct backend *b = command_backend(r, names, e);

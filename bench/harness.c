@@ -220,14 +220,20 @@ fail:
     return ok;
 }
 
+bool harness_prepare(const struct harness *h, const struct bench_point *p, struct err *e) {
+    bool prepared = h->backend->prepare(h->state, p, e);
+    if (all_well(h, prepared, e))
+        return true;
+    h->backend->release(h->state);
+    return false;
+}
+
 bool harness_run(const struct harness *h, const struct bench_point *p,
                  const struct harness_limits *limits, struct measure_result *out, struct err *e) {
     struct measure_result r;
     uint64_t errors = 0;
     bool check = limits->verify && h->backend->verify != NULL;
-    bool prepared = h->backend->prepare(h->state, p, e);
-    bool ok = all_well(h, prepared, e);
-    ok = ok && (!check || verify(h, limits->seed, &errors, e));
+    bool ok = !check || verify(h, limits->seed, &errors, e);
     if (ok) {
         double one_s = warm_up(h, limits, e);
         harness_identify(h, p, &r);

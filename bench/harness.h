@@ -36,7 +36,11 @@ struct harness {
 void harness_identify(const struct harness *h, const struct bench_point *p,
                       struct measure_result *r);
 
-// Collective over the ranks. False with ERR_INTERRUPTED when a signal arrived: no result. A
-// verification mismatch is a result with errors > 0, not an error.
+// Sets a point up on every rank. False: it does not fit or is not supported; already released.
+bool harness_prepare(const struct harness *h, const struct bench_point *p, struct err *e);
+
+// Measures a prepared point and releases it. Collective over the ranks. False with ERR_INTERRUPTED
+// when a signal arrived, ERR_RESOURCE when a device failed. A verification mismatch is a result
+// with errors > 0, not an error.
 bool harness_run(const struct harness *h, const struct bench_point *p,
                  const struct harness_limits *limits, struct measure_result *out, struct err *e);

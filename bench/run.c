@@ -65,19 +65,28 @@ static bool already_done(struct run *r, const struct measure_result *id) {
     return done != 0;
 }
 
+struct run_tally {
+    size_t measured, left_out;
+    struct err why; // the last reason
+};
+
+// A point that cannot be set up is left out with its reason.
 static bool run_one(struct run *r, const struct harness *h, const struct bench_point *p,
-                    struct err *e) {
+                    struct run_tally *tally, struct err *e) {
     struct harness_limits limits = limits_of(r);
     struct measure_result result;
     struct err why = {0};
-    if (!harness_run(h, p, &limits, &result, &why)) {
-        if (why.kind == ERR_INTERRUPTED || r->options->fault != NULL)
-            return err_set(e, why.kind, "%s", why.text);
+    if (!harness_prepare(h, p, &why)) {
         run_note(r, "%s of %llu bytes left out: %s", p->kind, (unsigned long long)p->payload_bytes,
                  why.text);
+        tally->why = why;
+        tally->left_out++;
         return true;
     }
+    if (!harness_run(h, p, &limits, &result, e))
+        return false;
     r->wrong += result.errors;
+    tally->measured++;
     return r->ranks->rank != 0 || sink_add(r->sink, &result, e);
 }
 
@@ -85,19 +94,24 @@ bool run_points(struct run *r, const struct backend *b, const struct point_list 
                 struct err *e) {
     struct backend_config config = run_config(r);
     struct harness h = {.backend = b, .ranks = r->ranks, .signals = r->signals, .arena = r->arena};
+    struct run_tally tally = {0};
     bool ok = true;
     if (!b->open(&config, &h.state, e))
         return false;
     for (size_t i = 0; ok && i < points->count; i++) {
         struct measure_result id;
         harness_identify(&h, &points->items[i], &id);
-        if (already_done(r, &id))
+        if (already_done(r, &id)) {
+            tally.measured++;
             continue;
+        }
         progress_show(r->progress, &id, i, points->count);
-        ok = run_one(r, &h, &points->items[i], e);
+        ok = run_one(r, &h, &points->items[i], &tally, e);
     }
     progress_clear(r->progress);
     b->close(h.state);
+    if (ok && tally.measured == 0 && tally.left_out > 0)
+        return err_set(e, tally.why.kind, "%s", tally.why.text);
     return ok;
 }
 

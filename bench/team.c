@@ -135,10 +135,10 @@ void team_run(struct team *t, team_work *work, void *context) {
     pthread_mutex_unlock(&t->lock);
 }
 
-void team_slice(size_t total, size_t grain, size_t member, size_t size, size_t *first,
-                size_t *count) {
+struct team_part team_slice(size_t total, size_t grain, size_t member, size_t size) {
     size_t grains = (total + grain - 1) / grain;
     size_t begin = grains * member / size * grain, end = grains * (member + 1) / size * grain;
-    *first = begin < total ? begin : total;
-    *count = (end < total ? end : total) - *first;
+    struct team_part p = {.first = begin < total ? begin : total};
+    p.count = (end < total ? end : total) - p.first;
+    return p;
 }

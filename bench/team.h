@@ -17,6 +17,8 @@ size_t team_size(const struct team *t);
 typedef void team_work(void *context, size_t member, size_t size);
 void team_run(struct team *t, team_work *work, void *context);
 
-// Elements [*first, *first + *count) of `total` that belong to `member`, in multiples of `grain`.
-void team_slice(size_t total, size_t grain, size_t member, size_t size, size_t *first,
-                size_t *count);
+// Elements [first, first + count) of `total` that belong to `member`, in multiples of `grain`.
+struct team_part {
+    size_t first, count;
+};
+struct team_part team_slice(size_t total, size_t grain, size_t member, size_t size);

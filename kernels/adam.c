@@ -7,17 +7,16 @@
 #include "kernels/adam_private.h"
 #include "kernels/half.h"
 
-struct adam_hyper adam_hyper_at(double lr, double beta1, double beta2, double epsilon,
-                                double weight_decay, uint64_t t) {
+struct adam_hyper adam_hyper_at(struct adam_settings s, uint64_t t) {
     return (struct adam_hyper){
-        .beta1 = (float)beta1,
-        .beta2 = (float)beta2,
-        .one_minus_beta1 = (float)(1 - beta1),
-        .one_minus_beta2 = (float)(1 - beta2),
-        .epsilon = (float)epsilon,
-        .step = (float)(lr / (1 - pow(beta1, (double)t))),
-        .inverse_root = (float)(1 / sqrt(1 - pow(beta2, (double)t))),
-        .decay = (float)(1 - lr * weight_decay),
+        .beta1 = (float)s.beta1,
+        .beta2 = (float)s.beta2,
+        .one_minus_beta1 = (float)(1 - s.beta1),
+        .one_minus_beta2 = (float)(1 - s.beta2),
+        .epsilon = (float)s.epsilon,
+        .step = (float)(s.lr / (1 - pow(s.beta1, (double)t))),
+        .inverse_root = (float)(1 / sqrt(1 - pow(s.beta2, (double)t))),
+        .decay = (float)(1 - s.lr * s.weight_decay),
     };
 }
 

@@ -16,9 +16,12 @@ struct adam_hyper {
     float decay;        // 1 - lr * weight_decay
 };
 
-// From lr, betas, epsilon and weight decay at step t >= 1, computed in double.
-struct adam_hyper adam_hyper_at(double lr, double beta1, double beta2, double epsilon,
-                                double weight_decay, uint64_t t);
+struct adam_settings {
+    double lr, beta1, beta2, epsilon, weight_decay;
+};
+
+// At step t >= 1, computed in double.
+struct adam_hyper adam_hyper_at(struct adam_settings s, uint64_t t);
 
 struct adam_arrays {
     float *parameters, *first, *second; // master weights, m, v

@@ -52,7 +52,8 @@ static void variants_are_bit_equal(void **state) {
             fill(got);
             struct adam_arrays a = arrays(want, bf16), b = arrays(got, bf16);
             for (uint64_t t = 1; t < 4; t++) {
-                struct adam_hyper h = adam_hyper_at(1e-3, 0.9, 0.999, 1e-8, 0.01, t);
+                struct adam_hyper h =
+                    adam_hyper_at((struct adam_settings){1e-3, 0.9, 0.999, 1e-8, 0.01}, t);
                 adam_variants[0].step(&a, &h, 0, N);
                 v->step(&b, &h, 0, 1001);
                 v->step(&b, &h, 1001, N - 1001);
@@ -68,7 +69,7 @@ static void variants_are_bit_equal(void **state) {
 // update.
 static void reference_is_close_to_double(void **state) {
     struct data *d = malloc(sizeof(*d)), *before = malloc(sizeof(*before));
-    struct adam_hyper h = adam_hyper_at(1e-3, 0.9, 0.999, 1e-8, 0.01, 7);
+    struct adam_hyper h = adam_hyper_at((struct adam_settings){1e-3, 0.9, 0.999, 1e-8, 0.01}, 7);
     (void)state;
     fill(d);
     fill(before);
@@ -93,7 +94,7 @@ static void reference_is_close_to_double(void **state) {
 static void first_step_moves_by_lr(void **state) {
     float p = 1, m = 0, v = 0, g = 0.5f;
     struct adam_arrays a = {.parameters = &p, .first = &m, .second = &v, .gradients = &g};
-    struct adam_hyper h = adam_hyper_at(0.1, 0.9, 0.999, 1e-8, 0, 1);
+    struct adam_hyper h = adam_hyper_at((struct adam_settings){0.1, 0.9, 0.999, 1e-8, 0}, 1);
     (void)state;
     adam_best()->step(&a, &h, 0, 1);
     assert_true(fabsf(p - 0.9f) < 1e-6f);
