@@ -102,6 +102,8 @@ static size_t choose(const struct axis *x, int want, double *ticks) {
 static void tick_text(const struct axis *x, double v, char *text, size_t size) {
     if (x->kind == AXIS_BYTES)
         units_format_bytes(text, size, v);
+    else if (fabs(v) >= UNITS_TERA)
+        snprintf(text, size, "%.2g", v);
     else if (fabs(v) >= UNITS_MEGA)
         snprintf(text, size, "%.4g M", v / UNITS_MEGA);
     else if (fabs(v) >= 10 * UNITS_KILO)
