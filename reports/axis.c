@@ -126,6 +126,17 @@ void axis_write_ticks(const struct axis *x, char name, int want, FILE *out) {
     fputs(")\n", out);
 }
 
+size_t axis_widest(const struct axis *x, int want) {
+    double ticks[AXIS_TICKS];
+    size_t n = choose(x, want, ticks), longest = 1;
+    for (size_t i = 0; i < n; i++) {
+        char text[64];
+        tick_text(x, ticks[i], text, sizeof text);
+        longest = strlen(text) > longest ? strlen(text) : longest;
+    }
+    return longest;
+}
+
 void axis_write(const struct axis *x, char name, int want, FILE *out) {
     if (x->log)
         fprintf(out, "set logscale %c %g\n", name, log_base(x));

@@ -25,6 +25,8 @@ void axis_fit(struct axis *x, double min, double max);
 // "set xrange", "set xlabel" and "set xtics (...)" for axis 'x' or 'y' with about `want` ticks.
 void axis_write(const struct axis *x, char name, int want, FILE *out);
 void axis_write_ticks(const struct axis *x, char name, int want, FILE *out);
+// Characters of the longest of those ticks.
+size_t axis_widest(const struct axis *x, int want);
 // Fraction of the axis at v, 0 at low and 1 at high.
 double axis_fraction(const struct axis *x, double v);
 // A readable unit for seconds up to `max`: sets *unit ("s", "ms" or "µs") and returns the divisor.

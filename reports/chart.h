@@ -21,6 +21,8 @@ struct chart_bars {
     const double *low, *high;  // per bar, or NULL: an interval on the total
     const char *const *ends;   // per bar, or NULL: text at the bar's end
 };
+// With limits, bars longer than CHART_CUT times the largest limit are cut there and get an arrow.
+#define CHART_CUT 6
 void chart_bars(struct plot *p, const struct chart_bars *b);
 
 enum chart_style { CHART_LINE, CHART_DASHED, CHART_POINTS, CHART_LINE_POINTS, CHART_STEPS };

@@ -23,6 +23,14 @@ static double row_y(const struct chart_bars *b, size_t bar) {
     return b->per_row == 2 ? y + (sub == 0 ? 0.2 : -0.2) : y;
 }
 
+// Where bars end at the latest.
+static double cut_of(const struct chart_bars *b) {
+    double limit = 0;
+    for (size_t i = 0; b->limits && i < b->row_count; i++)
+        limit = isfinite(b->limits[i]) ? fmax(limit, b->limits[i]) : limit;
+    return limit > 0 ? CHART_CUT * limit : INFINITY;
+}
+
 static double largest(const struct chart_bars *b) {
     double most = 0;
     for (size_t i = 0; i < b->row_count * b->per_row; i++) {
@@ -33,12 +41,13 @@ static double largest(const struct chart_bars *b) {
     for (size_t i = 0; b->limits && i < b->row_count; i++)
         if (isfinite(b->limits[i]))
             most = fmax(most, b->limits[i]);
-    return most > 0 ? most : 1;
+    return most > 0 ? fmin(most, cut_of(b)) : 1;
 }
 
 // One block per segment: x0, x1, y, name and its length; named only where it is largest.
 static void write_segment(struct plot *p, const struct chart_bars *b, size_t segment) {
     size_t best = 0, bars = b->row_count * b->per_row;
+    double cut = cut_of(b);
     for (size_t i = 0; i < bars; i++)
         if (b->values[i * b->segment_count + segment] >
                 b->values[best * b->segment_count + segment] ||
@@ -48,10 +57,10 @@ static void write_segment(struct plot *p, const struct chart_bars *b, size_t seg
         double x = 0, v = b->values[i * b->segment_count + segment];
         for (size_t s = 0; s < segment; s++)
             x += fmax(0, b->values[i * b->segment_count + s]);
-        if (!(v > 0))
+        if (!(v > 0) || x >= cut)
             continue;
         plot_number(p, x);
-        plot_number(p, x + v);
+        plot_number(p, fmin(cut, x + v));
         plot_number(p, row_y(b, i));
         plot_string(p, i == best ? b->segments[segment] : "", 24);
         plot_number(p, i == best ? (double)strlen(b->segments[segment]) : INFINITY);
@@ -83,7 +92,7 @@ static struct layout layout_of(const struct chart_bars *b, bool narrow, double m
     struct layout l = {.character = narrow ? 6.7 : 7.8};
     l.left = 16 + l.character * (double)longest_row(b, narrow ? LABEL_NARROW : LABEL_WIDE);
     l.inner = width - l.left - 18;
-    double ends = fmin(0.45 * l.inner, l.character * (double)longest_end(b) + 10);
+    double ends = fmin(0.62 * l.inner, l.character * (double)(longest_end(b) + 2) + 10);
     l.high = b->ends ? most / (1 - ends / l.inner) : 1.04 * most;
     return l;
 }
@@ -120,7 +129,9 @@ static void clause_segments(struct plot *p, const struct chart_bars *b, const in
 
 static double bar_right(const struct chart_bars *b, size_t bar) {
     double right = bar_total(b, bar);
-    return b->high && isfinite(b->high[bar]) ? fmax(right, b->high[bar]) : right;
+    if (b->high && isfinite(b->high[bar]))
+        right = fmax(right, b->high[bar]);
+    return fmin(right, cut_of(b));
 }
 
 // The limit's line would strike through the text at this row's end.
@@ -171,13 +182,17 @@ static void write_limits(struct plot *p, const struct chart_bars *b, double most
 
 static void write_totals(struct plot *p, const struct chart_bars *b) {
     int block = plot_block(p);
+    double cut = cut_of(b);
     for (size_t i = 0; i < b->row_count * b->per_row; i++) {
         double low = b->low ? b->low[i] : NAN, high = b->high ? b->high[i] : NAN;
+        char end[96];
         plot_number(p, bar_right(b, i));
         plot_number(p, row_y(b, i));
-        plot_number(p, low);
-        plot_number(p, high);
-        plot_string(p, b->ends ? b->ends[i] : "", 60);
+        plot_number(p, high > cut ? NAN : low);
+        plot_number(p, high > cut ? NAN : high);
+        snprintf(end, sizeof end, "%s%.80s", bar_total(b, i) > cut ? "\xe2\x86\x92 " : "",
+                 b->ends ? b->ends[i] : "");
+        plot_string(p, end, 60);
         plot_row_end(p);
     }
     if (b->low && b->high)

@@ -271,13 +271,13 @@ static void write_layout(struct plot *p, const struct chart_xy *c, size_t longes
         fprintf(p->wide, "unset key\nset tmargin at screen %.3f\n", 1 - TOP);
     }
     fputs("set grid xtics ytics back lc rgb \"#D0D0D0\" lw 1 dt solid\n", p->common);
-    fprintf(p->wide, "set lmargin at screen %.4f\nset rmargin at screen %.4f\n", 92.0 / PLOT_WIDE,
-            1 - right / PLOT_WIDE);
+    fprintf(p->wide, "set lmargin at screen %.4f\nset rmargin at screen %.4f\n",
+            (52 + 8.0 * (double)axis_widest(&c->y, 7)) / PLOT_WIDE, 1 - right / PLOT_WIDE);
     fprintf(p->wide, "set bmargin at screen %.4f\n", 62.0 / p->height);
     axis_write(&c->x, 'x', c->x.kind == AXIS_BYTES ? 9 : 8, p->wide);
     axis_write(&c->y, 'y', 7, p->wide);
     fprintf(p->narrow, "set lmargin at screen %.4f\nset rmargin at screen %.4f\n",
-            74.0 / PLOT_NARROW, 1 - 16.0 / PLOT_NARROW);
+            (42 + 7.0 * (double)axis_widest(&c->y, 6)) / PLOT_NARROW, 1 - 16.0 / PLOT_NARROW);
     fprintf(p->narrow, "set bmargin at screen %.4f\n", 56.0 / p->narrow_height);
     axis_write_ticks(&c->x, 'x', 4, p->narrow);
     axis_write_ticks(&c->y, 'y', 6, p->narrow);

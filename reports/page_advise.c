@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Advice: the decision, the options side by side, break-evens, step time against bandwidth.
 #include "chart.h"
-#include "page.h"
+#include "plans.h"
 
 #include "base/units.h"
 
@@ -22,7 +22,7 @@ void page_advise_answer(struct page *p, struct view root) {
     for (size_t i = 0; i < sizeof choices / sizeof *choices && !choice; i++)
         choice = view_string(root, choices[i]);
     html_raw(h, "<p class=headline>");
-    if (choice) {
+    if (choice && (!sentence || strncmp(sentence, choice, strlen(choice)) != 0)) {
         page_badge(p, choice);
         html_raw(h, " ");
     }
@@ -47,12 +47,17 @@ struct curve {
     size_t count;
 };
 
+static const char *first_text(const cJSON *item, const char *a, const char *b) {
+    const char *text = view_item_string(item, a);
+    return text ? text : view_item_string(item, b);
+}
+
 static size_t read_curves(struct view array, const char *x_key, double x_scale, struct curve *out) {
     size_t n = 0;
     for (const cJSON *c = view_first(array); c && n < CURVES; c = c->next) {
         struct view points = view_find(view_member(array, c, 0), "points");
         size_t count = view_count(points);
-        const char *name = view_item_string(c, "name");
+        const char *name = first_text(c, "name", "title");
         struct curve *one = &out[n++];
         *one = (struct curve){name ? name : "plan",
                               arena_array(array.arena, count + 1, sizeof(double)),
@@ -141,8 +146,8 @@ static void bandwidth_figure(struct page *p, struct view root) {
     struct chart_mark marks[CROSSINGS];
     struct meeting met[CROSSINGS];
     const char *unit;
-    size_t n =
-        read_curves(view_find(root, "curves"), "bandwidth_bytes_per_s", UNITS_GIGA / 8, curves);
+    size_t n = read_curves(view_find(root, "bandwidth_curves"), "inter_node_bytes_per_s_per_gpu",
+                           UNITS_GIGA / 8, curves);
     if (n == 0) {
         html_raw(&p->html,
                  "<p class=missing>The file holds no curve of step time against bandwidth.</p>\n");
@@ -167,39 +172,104 @@ static void bandwidth_figure(struct page *p, struct view root) {
     page_figure(p, plot);
 }
 
-static void scaling_figure(struct page *p, struct view root) {
-    struct curve curves[CURVES];
-    struct chart_series series[CURVES];
-    const char *unit;
-    size_t n = read_curves(view_find(root, "scaling"), "nodes", 1, curves);
+#define WAYS 24
+
+// Throughput of each way that is possible.
+static void ways_figure(struct page *p, struct view ways) {
+    static const char *const names[] = {"tokens per second"};
+    static const enum plot_colour colours[] = {PLOT_BLUE};
+    const char *rows[WAYS], *ends[WAYS], *best = NULL;
+    double values[WAYS], most = 0;
+    char text[SHOW_TEXT];
+    size_t n = 0;
+    for (const cJSON *c = view_first(ways); c && n < WAYS; c = c->next) {
+        char step[SHOW_TEXT];
+        double rate = view_item_number(c, "tokens_per_s"), d = view_item_number(c, "days");
+        const char *title = view_item_string(c, "title"), *plan = view_item_string(c, "plan");
+        if (!(rate > 0))
+            continue;
+        rows[n] = title ? title : "way";
+        ends[n] = arena_printf(p->arena, "%s per step, %.3g days",
+                               show_format(step, "_s", view_item_number(c, "step_s")), d);
+        if (rate > most) {
+            most = rate;
+            best =
+                arena_printf(p->arena, "%.80s with %.80s", rows[n], plan ? plan : "its best plan");
+        }
+        values[n++] = rate / UNITS_KILO;
+    }
     if (n == 0)
         return;
-    curves_scale(curves, n, &unit);
-    struct plot *plot = plot_add(&p->plots, "nodes", "Step time against nodes");
-    const struct curve *c = &curves[0];
-    size_t last = c->count ? c->count - 1 : 0;
-    plot->alt = arena_printf(p->arena, "%.60s goes from %.3g %s on %.0f nodes to %.3g %s on %.0f",
-                             c->name, c->y[0], unit, c->x[0], c->y[last], unit, c->x[last]);
-    chart_xy(plot, &(struct chart_xy){.x = {.label = "nodes", .kind = AXIS_COUNT, .log = true},
-                                      .y = {.label = arena_printf(p->arena, "step time (%s)", unit),
-                                            .from_zero = true},
-                                      .series = series,
-                                      .series_count = curve_series(curves, n, series)});
+    struct plot *plot = plot_add(&p->plots, "ways", "Throughput of each way that is possible");
+    plot->alt = arena_printf(p->arena, "The highest throughput has %s: %s tokens per second", best,
+                             show_format(text, "tokens_per_s", most));
+    chart_bars(plot, &(struct chart_bars){.x_label = "thousand tokens per second, all GPUs",
+                                          .segments = names,
+                                          .colours = colours,
+                                          .segment_count = 1,
+                                          .rows = rows,
+                                          .row_count = n,
+                                          .per_row = 1,
+                                          .values = values,
+                                          .ends = ends});
     page_figure(p, plot);
+}
+
+static void tables(struct page *p, struct view root) {
+    static const struct show_column ways[] = {{"title", "Way"},
+                                              {"gpus", "GPUs"},
+                                              {"plan", "Best plan"},
+                                              {"step_s", "Step"},
+                                              {"tokens_per_s", "Tokens/s, all GPUs"},
+                                              {"days", "Days"},
+                                              {"usd_per_billion_tokens", "USD per 10^9 tokens"},
+                                              {"bound_by", "Bound by"},
+                                              {"reason", "In words"}};
+    static const struct show_column links[] = {{"link", "Link"},
+                                               {"of", "Counted"},
+                                               {"current_bytes_per_s", "Now"},
+                                               {"needed_bytes_per_s", "Enough"},
+                                               {"sold_bytes_per_s", "As sold"},
+                                               {"step_s", "Step now"},
+                                               {"floor_step_s", "Step at infinite rate"},
+                                               {"reason", "Why"}};
+    static const struct show_column worth[] = {
+        {"path", "Figure"},
+        {"of", "Counted"},
+        {"value_bytes_per_s", "Now"},
+        {"gain_of_10_percent", "10 % more saves, of the step"}};
+    static const struct show_column first[] = {
+        {"path", "Assumed figure"}, {"effect", "Effect"}, {"measure_with", "Measure it with"}};
+    double best = view_number(root, "best_way");
+    const struct {
+        const char *key;
+        struct show_table table;
+    } all[] = {
+        {"ways",
+         {"Offload, more bandwidth or more GPUs", ways, 9, 40, best >= 0 ? (size_t)best + 1 : 0}},
+        {"break_even", {"Break-evens: the least rate that is enough", links, 8, 40, 0}},
+        {"sensitivities", {"What more bandwidth is worth", worth, 4, 40, 0}},
+        {"measure_first", {"Measure these first: assumed figures that matter", first, 3, 12, 0}}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (view_count(view_find(root, all[i].key)))
+            show_rows(&p->html, view_find(root, all[i].key), &all[i].table);
 }
 
 void page_advise_body(struct page *p, struct view root) {
     static const char *const handled[] = {
-        "schema",        "command", "model",   "cluster",     "curves",
-        "scaling",       "options", "changes", "break_evens", "sentence",
-        "sensitivities", "choice",  "actions", "reason",      NULL};
-    static const char *const tables[] = {"options", "changes", "break_evens", "sensitivities"};
-    static const char *const captions[] = {"Offload, bandwidth or more GPUs", "Changes, best first",
-                                           "Break-evens: the least that is enough",
-                                           "What one more GiB or GB/s is worth"};
+        "schema",     "command",       "model",         "cluster", "recommendation",
+        "sentence",   "choice",        "actions",       "ways",    "bandwidth_curves",
+        "break_even", "sensitivities", "measure_first", "plans",   "best_way",
+        NULL};
+    struct plans s =
+        plans_read(view_find(root, "plans"), view_number(root, "recommendation.plan_index"));
+    ways_figure(p, view_find(root, "ways"));
     bandwidth_figure(p, root);
-    scaling_figure(p, root);
-    for (size_t i = 0; i < 4; i++)
-        show_any(&p->html, view_find(root, tables[i]), captions[i]);
+    tables(p, root);
+    if (s.count) {
+        page_heading(p, "The plans as asked");
+        plans_memory_figure(p, &s);
+        plans_table(p, &s, "Plans as asked");
+    }
     show_rest(&p->html, root, handled);
 }

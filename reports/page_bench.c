@@ -367,7 +367,7 @@ void page_bench_body(struct page *p, struct view root) {
     rate_figure(p, root, false);
     heat_map(p, results);
     if (view_count(results))
-        show_rows(&p->html, results, &(struct show_table){"Results", columns, 12, 400, NULL});
+        show_rows(&p->html, results, &(struct show_table){"Results", columns, 12, 400, 0});
     else
         html_raw(&p->html, "<p class=missing>The file holds no result.</p>\n");
     show_rest(&p->html, root, handled);

@@ -206,7 +206,7 @@ static void transfers_table(struct page *p, struct view plan) {
     struct view transfers = view_find(plan, "volume.transfers");
     if (view_count(transfers))
         show_rows(&p->html, transfers,
-                  &(struct show_table){"Transfers of one step", columns, 8, 60, NULL});
+                  &(struct show_table){"Transfers of one step", columns, 8, 60, 0});
 }
 
 // The source of recipe.KEY among inputs[], whose paths may or may not say "recipe.".
@@ -256,17 +256,21 @@ static void input_value(struct page *p, struct view input) {
     const char *unit = view_string(input, "unit");
     double v = view_number(input, "value");
     struct html *h = &p->html;
-    static const char *const scaled[] = {"bytes", "bytes_per_s", "s", "flop_per_s"};
-    bool known = false;
-    for (size_t i = 0; unit && i < 4; i++)
-        known |= strcmp(unit, scaled[i]) == 0;
-    if (known && !isnan(v)) {
+    static const char *const scaled[][2] = {{"bytes", "_bytes"},
+                                            {"bytes/s", "_bytes_per_s"},
+                                            {"s", "_s"},
+                                            {"flop/s", "_flop_per_s"},
+                                            {"parameters", "parameters"}};
+    const char *key = NULL;
+    for (size_t i = 0; unit && i < sizeof scaled / sizeof *scaled; i++)
+        key = strcmp(unit, scaled[i][0]) == 0 ? scaled[i][1] : key;
+    if (key && !isnan(v)) {
         char text[SHOW_TEXT];
         struct view value = view_find(input, "value");
         html_printf(h, "<data class=num data-file=\"%d\" data-path=\"", h->file);
         html_text(h, value.path);
         html_printf(h, "\" value=\"%.17g\">", v);
-        html_text(h, show_format(text, arena_printf(p->arena, "_%s", unit), v));
+        html_text(h, show_format(text, key, v));
         html_raw(h, "</data>");
         return;
     }
@@ -305,7 +309,7 @@ static void provenance(struct page *p, struct view root) {
     if (view_count(matter))
         show_rows(h, matter,
                   &(struct show_table){"Assumed figures that matter most: measure these first",
-                                       columns, 3, 12, NULL});
+                                       columns, 3, 12, 0});
     else
         html_raw(h, "<p class=note>The file names no assumed figure that matters.</p>\n");
     if (view_count(inputs) == 0) {

@@ -260,10 +260,10 @@ void page_step_body(struct page *p, struct view root) {
     memory_over_time(p, root);
     if (view_count(view_find(root, "streams")))
         show_rows(&p->html, view_find(root, "streams"),
-                  &(struct show_table){"Streams", streams, 3, 40, NULL});
+                  &(struct show_table){"Streams", streams, 3, 40, 0});
     if (view_count(view_find(root, "phases")))
         show_rows(&p->html, view_find(root, "phases"),
-                  &(struct show_table){"Phases", phases, 3, 40, NULL});
+                  &(struct show_table){"Phases", phases, 3, 40, 0});
     show_any(&p->html, view_find(root, "time"), "Time");
     show_rest(&p->html, root, handled);
 }

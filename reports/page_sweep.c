@@ -39,7 +39,7 @@ void page_sweep_answer(struct page *p, struct view root) {
         }
     }
     html_raw(h, "</p>\n<p>");
-    show_value(h, root, "evaluated");
+    show_value(h, root, isnan(view_number(root, "points")) ? "evaluated" : "points");
     html_raw(h, " points looked at, ");
     show_value(h, root, "pruned");
     html_raw(h, " ruled out by bounds, ");
@@ -47,6 +47,8 @@ void page_sweep_answer(struct page *p, struct view root) {
     html_raw(h, " simulated, ");
     show_value(h, root, "feasible");
     html_raw(h, " feasible.</p>\n");
+    if (view_bool(root, "interrupted") == 1)
+        html_raw(h, "<p class=missing>The sweep was interrupted: these are the best so far.</p>\n");
 }
 
 struct cloud { // step time against peak memory

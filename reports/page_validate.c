@@ -138,7 +138,7 @@ void page_validate_body(struct page *p, struct view root) {
         show_any(&p->html, view_find(root, blocks[i]), captions[i]);
     show_any(&p->html, view_find(root, "by_group"), "By group");
     if (view_count(rows))
-        show_rows(&p->html, rows, &(struct show_table){"Every run", columns, 8, 400, NULL});
+        show_rows(&p->html, rows, &(struct show_table){"Every run", columns, 8, 400, 0});
     show_rest(&p->html, root, handled);
 }
 

@@ -77,9 +77,11 @@ static const char *memory_alt(struct arena *a, const struct plans *s, const size
                               size_t n) {
     size_t fit = 0, least = picked[0];
     double capacity = view_number(s->items[picked[0]], "memory.capacity_bytes"), peak = INFINITY;
+    double most = 0;
     for (size_t i = 0; i < n; i++) {
         double v = view_number(s->items[picked[i]], "memory.allocated_peak_bytes");
         fit += strcmp(plans_fits(s->items[picked[i]]), "no") != 0;
+        most = fmax(most, v);
         if (v < peak) {
             peak = v;
             least = picked[i];
@@ -88,10 +90,11 @@ static const char *memory_alt(struct arena *a, const struct plans *s, const size
     char peak_text[SHOW_TEXT], capacity_text[SHOW_TEXT];
     return arena_printf(a,
                         "%zu of %zu plans fit; the smallest peak is %s with %s per GPU, against a "
-                        "capacity of %s. Lines on the bars span the reserved memory expected",
+                        "capacity of %s. Lines on the bars span the reserved memory expected%s",
                         fit, n, s->labels[least],
                         show_format(peak_text, "_bytes", isinf(peak) ? NAN : peak),
-                        show_format(capacity_text, "_bytes", capacity));
+                        show_format(capacity_text, "_bytes", capacity),
+                        most > CHART_CUT * capacity ? "; bars with an arrow run on" : "");
 }
 
 void plans_memory_figure(struct page *p, const struct plans *s) {
@@ -208,7 +211,7 @@ static void volume_bars(struct view plan, double *values, const char **ends) {
     double unit = multiple > 0 ? textbook / multiple : NAN;
     ends[1] = isnan(unit) || isnan(sent) || unit == 0
                   ? text_of(plan, "_bytes", sent)
-                  : arena_printf(plan.arena, "%s (%.3g\xc3\x97)", text_of(plan, "_bytes", sent),
+                  : arena_printf(plan.arena, "net %s (%.3g\xc3\x97)", text_of(plan, "_bytes", sent),
                                  sent / unit);
 }
 

@@ -4,7 +4,7 @@
 
 #include "page.h"
 
-#define PLANS_SHOWN 14 // bars in one picture
+#define PLANS_SHOWN 16 // bars in one picture
 
 struct plans {
     struct view *items;

@@ -100,8 +100,11 @@ void plot_close(struct plot *p) {
 }
 
 int plot_block(struct plot *p) {
+    if (p->blocks > 0 && p->rows == 0)
+        fputs("NaN\tNaN\tNaN\tNaN\tNaN\n", p->data); // gnuplot does not count an empty block
     if (p->blocks > 0)
         fputs("\n\n", p->data);
+    p->rows = 0;
     return p->blocks++;
 }
 
@@ -128,6 +131,7 @@ void plot_string(struct plot *p, const char *s, size_t limit) {
 
 void plot_row_end(struct plot *p) {
     fputc('\n', p->data);
+    p->rows++;
 }
 
 void plot_clause(struct plot *p, const char *format, ...) {

@@ -37,6 +37,7 @@ struct plot {
     char *data_text, *common_text, *wide_text, *narrow_text, *draw_text;
     size_t data_bytes, common_bytes, wide_bytes, narrow_bytes, draw_bytes;
     int blocks;                  // data blocks written, for `index`
+    int rows;                    // rows of the last block
     int clauses;                 // parts of the plot command written
     const char *trouble;         // why there is no picture, or NULL
     char *wide_svg, *narrow_svg; // filled by gnuplot_draw; malloc'd or NULL

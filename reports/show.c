@@ -21,9 +21,9 @@ static const char *last_part(const char *dotted) {
 }
 
 static bool is_fraction(const char *key) {
-    static const char *const suffixes[] = {"mfu",        "hfu",        "mape",     "ape",
-                                           "fraction",   "bias",       "coverage", "_cv",
-                                           "half_width", "efficiency", "relative", "_rel"};
+    static const char *const suffixes[] = {
+        "mfu", "hfu",        "mape",       "ape",      "fraction", "bias",         "coverage",
+        "_cv", "half_width", "efficiency", "relative", "_rel",     "of_10_percent"};
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
         if (ends_with(key, suffixes[i]))
             return true;
@@ -49,7 +49,7 @@ static void plain(char *text, size_t size, const char *key, double v) {
     bool whole = v == floor(v) && fabs(v) < SHOW_WHOLE;
     if (strstr(key, "parameters") && fabs(v) >= UNITS_MEGA)
         units_format_count(text, size, v);
-    else if (whole)
+    else if (whole || fabs(v) >= UNITS_KILO)
         grouped(text, size, v);
     else
         snprintf(text, size, "%.4g", v);
@@ -170,9 +170,8 @@ void show_table_close(struct html *h) {
     html_raw(h, "</table></div>\n");
 }
 
-static void row_cells(struct html *h, struct view row, const struct show_table *t) {
-    int marked = t->marked ? view_bool(row, t->marked) : 0;
-    html_raw(h, marked == 1 ? "<tr class=marked>" : "<tr>");
+static void row_cells(struct html *h, struct view row, const struct show_table *t, bool marked) {
+    html_raw(h, marked ? "<tr class=marked>" : "<tr>");
     for (size_t i = 0; i < t->column_count; i++) {
         html_raw(h, i == 0 ? "<th scope=row>" : "<td>");
         show_value(h, row, t->columns[i].key);
@@ -192,7 +191,7 @@ void show_rows(struct html *h, struct view array, const struct show_table *t) {
     }
     html_raw(h, "</tr></thead><tbody>\n");
     for (const cJSON *c = view_first(array); c && shown < limit; c = c->next, shown++)
-        row_cells(h, view_member(array, c, shown), t);
+        row_cells(h, view_member(array, c, shown), t, shown + 1 == t->marked);
     html_raw(h, "</tbody>");
     show_table_close(h);
     if (shown < count)

@@ -28,8 +28,8 @@ struct show_table {
     const char *caption;
     const struct show_column *columns;
     size_t column_count;
-    size_t row_limit;   // 0: all
-    const char *marked; // key whose truth marks a row, or NULL
+    size_t row_limit; // 0: all
+    size_t marked;    // row to stress, counted from 1; 0: none
 };
 
 void show_table_open(struct html *h, const char *caption); // wrapper, <table>, caption
