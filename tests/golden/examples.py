@@ -1,24 +1,27 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Run every example of every command's help and of README.
+"""Run every example of every command's help and of README; plan with every file in the documents.
 
 examples.py PROGRAM ROOT
 An example that asks for hardware which is not here ends with status 4 and counts as run.
 """
+import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 ANSWERED = {0, 1, 4}
+TIMEOUT_S = 120
 
 
 def run(program, arguments, folder):
     return subprocess.run([program, *arguments], cwd=folder, capture_output=True, text=True,
-                          timeout=300, check=False)
+                          timeout=TIMEOUT_S, check=False)
 
 
 def commands(program):
@@ -45,11 +48,42 @@ def check(program, line, folder):
     words = shlex.split(line)
     if words[0] != "shardplan":
         return [f"{line}: does not start with the program's name"]
-    done = run(program, words[1:], folder)
+    try:
+        done = run(program, words[1:], folder)
+    except subprocess.TimeoutExpired:
+        return [f"{line}: no answer within {TIMEOUT_S} s"]
     if done.returncode not in ANSWERED:
         return [f"{line}: status {done.returncode}\n{done.stderr[-600:]}"]
     print(f"{done.returncode}  {line}")
     return []
+
+
+def documented_files(root):
+    """Indented blocks of a document that are one JSON object."""
+    for name in ("CONTRIBUTING.md", "docs/formats.md"):
+        for block in re.findall(r"(?:^ {4}.*\n)+", (root / name).read_text("utf-8"), re.M):
+            try:
+                value = json.loads(block)
+            except ValueError:
+                continue
+            if isinstance(value, dict):
+                yield name, value
+
+
+def check_file(program, value, folder, root):
+    """A GPU joins a copy of the catalog, a cluster is planned for as it is."""
+    if str(value.get("schema", "")).startswith("shardplan.gpu/"):
+        catalog = Path(folder) / "catalog"
+        shutil.copytree(root / "models", catalog, dirs_exist_ok=True)
+        (catalog / "gpus" / (value["id"] + ".json")).write_text(json.dumps(value), "utf-8")
+        cluster, environment = "8x" + value["id"], {**os.environ, "SHARDPLAN_CATALOG": catalog}
+    else:
+        path = Path(folder) / "cluster.json"
+        path.write_text(json.dumps(value), "utf-8")
+        cluster, environment = path, dict(os.environ)
+    done = subprocess.run([program, "plan", "llama-3-8b", cluster], cwd=folder, env=environment,
+                          capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    return [] if done.returncode in (0, 1) else [f"{value}: {done.stderr[-600:]}"]
 
 
 def main(program, root):
@@ -66,6 +100,9 @@ def main(program, root):
         for line in lines:
             count += 1
             faults += check(program, line, folder)
+        for name, value in documented_files(root):
+            count += 1
+            faults += [f"{name}: {text}" for text in check_file(program, value, folder, root)]
     print("\n".join(faults))
     print(f"{count} examples, {len(faults)} faults")
     return 1 if faults or count == 0 else 0
