@@ -145,7 +145,8 @@ static bool prepare(struct volume_parts *v, struct err *e) {
     memory_states_fill(p);
     const struct recipe *r = p->recipe;
     v->accumulate = (double)(r->grad_accum ? r->grad_accum : 1);
-    v->syncs = r->no_sync ? 1 : v->accumulate;
+    // Megatron adds micro-steps up in its main gradients and reduces them once.
+    v->syncs = r->no_sync || memory_is_megatron(r) ? 1 : v->accumulate;
     v->local_ranks = (double)memory_local_replicas(p->cluster, r);
     if (!recipe_is_stage3(r))
         return true;

@@ -76,7 +76,9 @@ static void stage3_parameter_copies(struct volume_parts *v) {
                                          outside * b * n});
 }
 
-// FSDP moves the stored type and casts on the GPU; its root is not fetched again for backward.
+// FSDP moves the stored type and casts on the GPU; its root is not fetched again for backward, nor
+// are units partly resharded, whose backward gather starts from a copy on the GPU
+// (torch/distributed/fsdp/_fully_shard/_fsdp_param.py, all_gather_inputs).
 static void fsdp_copies(struct volume_parts *v) {
     const struct memory_parts *p = &v->memory;
     const struct memory_sizes *s = &p->sizes;
@@ -84,7 +86,8 @@ static void fsdp_copies(struct volume_parts *v) {
     double units = volume_units(p), g = v->accumulate, kept = 0;
     if (!p->recipe->reshard_root && p->recipe->wrap != WRAP_MODEL)
         kept = s->root / (s->trainable + s->frozen);
-    bool once = volume_textbook_multiple(p->recipe) < 3;
+    bool once =
+        volume_textbook_multiple(p->recipe) < 3 || p->recipe->strategy == STRATEGY_FSDP2_RESHARD;
     volume_copy(v,
                 &(struct volume_copy){"forward", "parameters", TRANSFER_H2D, g * units, g * pass});
     if (!once)

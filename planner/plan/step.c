@@ -2,6 +2,7 @@
 #include "plan/step.h"
 
 #include "base/units.h"
+#include "cost/memory_parts.h"
 #include "plan/step_account.h"
 #include "plan/step_build.h"
 #include "plan/step_timeline.h"
@@ -26,7 +27,7 @@ static bool build(struct step_builder *b, struct err *e) {
         step_build_fsdp2(b);
     } else if (recipe_is_fsdp1(r)) {
         step_build_fsdp1(b);
-    } else if (recipe_is_deepspeed(r)) {
+    } else if (recipe_is_deepspeed(r) && !memory_is_megatron(r)) {
         step_build_zero12(b);
     } else {
         step_build_ddp(b);
@@ -165,8 +166,8 @@ static bool start_memory(struct step_builder *b, struct err *e) {
     return true;
 }
 
-static bool prepare(const struct step_request *q, struct arena *a, struct step_builder *b,
-                    struct err *e) {
+bool step_build(const struct step_request *q, struct arena *a, struct step_builder *b,
+                struct err *e) {
     if (!step_builder_init(b, q, a, e) || !start_memory(b, e) || !build(b, e))
         return false;
     set_capacities(b);
@@ -179,7 +180,7 @@ static bool simulate_all(const struct step_request *q, struct arena *a, struct s
     struct sim_result run;
     struct step_account account;
     struct step_time time;
-    if (!prepare(q, a, &b, e) || !sim_run(b.sim, NULL, a, &run, e))
+    if (!step_build(q, a, &b, e) || !sim_run(b.sim, NULL, a, &run, e))
         return false;
     step_account(&b, &run, &account);
     summarise(&b, &account, &time);
@@ -242,7 +243,7 @@ bool step_simulate(const struct step_request *q, struct arena *a, struct step_ti
 
 bool step_graph(const struct step_request *q, struct arena *a, struct graph *out, struct err *e) {
     struct step_builder b;
-    if (!prepare(q, a, &b, e))
+    if (!step_build(q, a, &b, e))
         return false;
     step_graph_fill(&b, out);
     return true;
@@ -251,7 +252,7 @@ bool step_graph(const struct step_request *q, struct arena *a, struct graph *out
 bool step_resample(const struct step_request *q, const struct step_draws *d, struct arena *a,
                    double *step_s, struct err *e) {
     struct step_builder b;
-    if (!prepare(q, a, &b, e))
+    if (!step_build(q, a, &b, e))
         return false;
     uint32_t count = sim_task_count(b.sim);
     double *multipliers = arena_array(a, count + 1, sizeof *multipliers);

@@ -195,6 +195,9 @@ struct step_task {
 
 bool step_builder_init(struct step_builder *b, const struct step_request *q, struct arena *a,
                        struct err *e);
+// The whole step, ready to run.
+bool step_build(const struct step_request *q, struct arena *a, struct step_builder *b,
+                struct err *e);
 uint32_t step_add(struct step_builder *b, const struct step_task *t);
 // The next task of `stream` also waits for `task` (SIM_NONE: nothing). At most STEP_WAITS are held.
 void step_stream_wait(struct step_builder *b, enum step_stream stream, uint32_t task);

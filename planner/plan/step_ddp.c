@@ -2,11 +2,14 @@
 // DDP buckets (torch/csrc/distributed/c10d/reducer.cpp) and DeepSpeed ZeRO-1/2 buckets
 // (runtime/zero/stage_1_and_2.py); docs/method.md §step-ddp and §step-zero12.
 #include "base/units.h"
+#include "cost/memory_parts.h"
 #include "plan/step_build.h"
 
 #include <math.h>
 
 static const double hook_s = 20 * UNITS_MICRO; // host time of a bucket's launch
+// megatron/core/distributed/distributed_data_parallel.py: the least bucket, in elements.
+static const double megatron_bucket_elements = 40 * UNITS_MEGA;
 
 static void forward(struct step_builder *b) {
     b->phase = STEP_FORWARD;
@@ -16,8 +19,12 @@ static void forward(struct step_builder *b) {
 
 // ---- DDP ----------------------------------------------------------------------------------------
 
+// Megatron's DDP and distributed optimizer: fp32 main gradients in buckets of their own, which the
+// weight-gradient kernels add to; the latter reduce-scatters them.
 struct ddp {
     struct step_builder *b;
+    bool megatron, scatter;
+    double reduce_bytes; // per element
     double filled_bytes, cap_bytes;
     uint32_t final;
 };
@@ -27,9 +34,10 @@ static void reduce_bucket(struct ddp *d, uint32_t unit) {
     b->hook_s += hook_s;
     struct step_collective c = {.op = OP_REDUCE,
                                 .stream = STREAM_COLLECTIVE,
-                                .collective = COLLECTIVE_ALL_REDUCE,
+                                .collective =
+                                    d->scatter ? COLLECTIVE_REDUCE_SCATTER : COLLECTIVE_ALL_REDUCE,
                                 .group = GROUP_WORLD,
-                                .dtype = step_dtype_of(b->sizes.reduce),
+                                .dtype = step_dtype_of(d->reduce_bytes),
                                 .size = b->recipe->world,
                                 .stride = b->recipe->tp,
                                 .payload_bytes = d->filled_bytes,
@@ -37,7 +45,8 @@ static void reduce_bucket(struct ddp *d, uint32_t unit) {
                                 .dep = b->last[STREAM_COMPUTE]};
     d->final = step_collective(b, &c);
     d->filled_bytes = 0;
-    d->cap_bytes = (double)b->recipe->ddp_bucket_bytes;
+    if (!d->megatron)
+        d->cap_bytes = (double)b->recipe->ddp_bucket_bytes;
 }
 
 // A bucket closes once a tensor takes it to its cap, so a tensor larger than the cap ends one.
@@ -49,7 +58,7 @@ static void fill_buckets(struct ddp *d, uint32_t unit) {
     double share = k->trainable / k->elements;
     for (size_t i = k->unit->tensor_count; i-- > 0;) {
         const struct tensor *t = &k->unit->tensors[i];
-        double bytes = (double)tensor_numel(t) / (double)b->recipe->tp * share * b->sizes.reduce;
+        double bytes = (double)tensor_numel(t) / (double)b->recipe->tp * share * d->reduce_bytes;
         for (uint64_t copy = 0; copy < t->count; copy++) {
             d->filled_bytes += bytes;
             if (d->filled_bytes >= d->cap_bytes)
@@ -63,12 +72,14 @@ static void backward_ddp(struct ddp *d, bool sync) {
     const struct recipe *r = b->recipe;
     b->phase = STEP_BACKWARD;
     d->filled_bytes = 0;
-    d->cap_bytes = (double)r->ddp_first_bucket_bytes;
+    d->cap_bytes = d->megatron ? megatron_bucket_elements * d->reduce_bytes
+                               : (double)r->ddp_first_bucket_bytes;
     for (uint32_t i = b->unit_count; i-- > 0;) {
-        double bytes = b->classes[b->units[i].class].trainable * b->sizes.reduce;
-        step_keep_gradients(b, bytes, b->trainable * b->sizes.reduce);
+        double bytes = b->classes[b->units[i].class].trainable * d->reduce_bytes;
+        step_keep_gradients(b, bytes, b->trainable * d->reduce_bytes);
         step_compute(b, i, true);
-        if (bytes > 0) // gradients into their bucket views, or added to what is there
+        if (bytes > 0 &&
+            !d->megatron) // gradients into their bucket views, or added to what is there
             step_kernel(b, OP_GRAD_COPY, STREAM_COMPUTE, i, 2 * bytes);
         if (sync)
             fill_buckets(d, i);
@@ -78,17 +89,20 @@ static void backward_ddp(struct ddp *d, bool sync) {
     if (d->filled_bytes > 0)
         reduce_bucket(d, 0);
     step_stream_wait(b, STREAM_COMPUTE, d->final);
-    if (!r->gradient_as_bucket_view)
+    if (!r->gradient_as_bucket_view && !d->megatron)
         step_kernel(b, OP_GRAD_COPY, STREAM_COMPUTE, STEP_NO_UNIT,
-                    2 * b->trainable * b->sizes.reduce);
+                    2 * b->trainable * d->reduce_bytes);
 }
 
 void step_build_ddp(struct step_builder *b) {
-    struct ddp d = {.b = b, .final = SIM_NONE};
     const struct recipe *r = b->recipe;
+    struct ddp d = {.b = b, .final = SIM_NONE, .megatron = memory_is_megatron(r)};
+    d.scatter = d.megatron && r->strategy == STRATEGY_ZERO1;
+    d.reduce_bytes =
+        d.megatron && !r->reduce_dtype_given ? dtype_bytes(DTYPE_FP32) : b->sizes.reduce;
     for (uint64_t micro = 0; micro < r->grad_accum; micro++) {
         forward(b);
-        backward_ddp(&d, !r->no_sync || micro + 1 == r->grad_accum);
+        backward_ddp(&d, (!r->no_sync && !d.megatron) || micro + 1 == r->grad_accum);
     }
 }
 

@@ -47,12 +47,13 @@ static void issue_gather(struct fsdp2 *f, uint32_t group, bool backward) {
     const struct step_group *g = &b->groups[group];
     uint64_t size = b->shard;
     double own = g->elements / (double)b->shard, stored = b->sizes.param;
-    if (backward && r->strategy == STRATEGY_FSDP2_RESHARD && !g->root) {
+    bool clone = backward && r->strategy == STRATEGY_FSDP2_RESHARD && !g->root;
+    if (clone) { // of the gathered parameters, kept on the GPU since forward
         size = r->reshard_group;
         own = g->elements / (double)size;
         stored = b->sizes.gather;
     }
-    if (offloads(f))
+    if (offloads(f) && !clone)
         step_copy(b, &(struct step_copy){.op = OP_PARAM_H2D,
                                          .stream = STREAM_COPY,
                                          .to_device = true,
