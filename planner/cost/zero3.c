@@ -329,7 +329,8 @@ static void discard_own(struct trace *t, const struct module *m, int64_t now) {
 static uint64_t prefetch(struct trace *t, const struct recipe *r, struct zero3_traffic *out,
                          bool backward) {
     int64_t room = (int64_t)r->max_live_elements - (int64_t)t->live;
-    int64_t limit = (int64_t)r->prefetch_bucket_elements;
+    // Sequential gathers take one parameter at a time: DeepSpeed sets the quota to 1.
+    int64_t limit = r->allgather_sequential ? 1 : (int64_t)r->prefetch_bucket_elements;
     if (room < limit)
         limit = room;
     int64_t taken = 0;
