@@ -185,8 +185,10 @@ static bool take_backward_prefetch(struct acc *c, const yaml_node_t *n, const ch
 }
 
 static bool take_forward_prefetch(struct acc *c, const yaml_node_t *n, const char *path) {
-    if (c->fsdp2 && is_true(text_of(n)))
-        return refuse(c, n, path, "accelerate refuses forward_prefetch with FSDP2");
+    if (c->fsdp2) {
+        warn(c, n, WARNING_INERT, path, "FSDP2 has no such setting; this key is ignored");
+        return true;
+    }
     return take_switch(c, n, path, "forward_prefetch");
 }
 
@@ -418,10 +420,18 @@ static bool read_fsdp(struct acc *c, const yaml_node_t *root) {
     c->r.wrap_parameters = (uint64_t)(100 * UNITS_MEGA);
     c->r.no_sync = true;
     c->r.meta_init = false;
+    c->r.cpu_ram_efficient_loading = true; // these three: what `accelerate launch` passes on
+    c->r.use_orig_params = c->r.sync_module_states = !c->fsdp2;
     if (find(c, fsdp, "fsdp_auto_wrap_policy") == NULL)
         warn(c, fsdp, WARNING_ASSUMED, "fsdp_config.fsdp_auto_wrap_policy",
              "not given: accelerate then makes one unit of the whole model");
-    return walk(c, fsdp, fsdp_keys, "fsdp_config.");
+    if (!walk(c, fsdp, fsdp_keys, "fsdp_config."))
+        return false;
+    if (!c->fsdp2 && c->r.cpu_ram_efficient_loading && !c->r.sync_module_states)
+        return refuse(c, find(c, fsdp, "fsdp_sync_module_states"),
+                      "fsdp_config.fsdp_sync_module_states",
+                      "accelerate refuses efficient loading without synchronised states");
+    return true;
 }
 
 // accelerate checks these itself (utils/dataclasses.py, _deepspeed_config_checks).

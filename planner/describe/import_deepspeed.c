@@ -69,8 +69,10 @@ static bool read_number(struct json_node n, double *out) {
 
 static bool read_count(struct json_node n, uint64_t *out) {
     struct err ignored = {0};
-    if (json_is_string(n))
-        return units_parse_count(n.item->valuestring, out, &ignored);
+    if (json_is_string(n)) { // pydantic takes digits; a number may be 5e8, a string may not
+        const char *s = n.item->valuestring;
+        return s[0] && s[strspn(s, "0123456789")] == '\0' && units_parse_count(s, out, &ignored);
+    }
     return json_is_number(n) && json_as_u64(n, out, &ignored);
 }
 
@@ -115,8 +117,9 @@ static bool take_auto(struct ds *d, struct json_node n, const struct ds_key *k) 
     uint64_t h = m ? m->hidden : 0, value = 0;
     switch (k->on_auto) {
     case AUTO_NONE:
-        return refuse(d, n, path,
-                      "DeepSpeed refuses \"auto\" here; Hugging Face doesn't fill this key");
+        warn(d, n, WARNING_INERT, path,
+             "Hugging Face doesn't fill this \"auto\": DeepSpeed drops it and takes its default");
+        return true;
     case AUTO_TRAINER:
         return true;
     case AUTO_HIDDEN2:
@@ -398,6 +401,20 @@ static bool read_precision(struct ds *d, struct json_node root) {
 
 // ---- after the walk -----------------------------------------------------------------------------
 
+static bool finish_ratio(struct ds *d, struct json_node zero) {
+    struct json_node n = zero;
+    const char *path = "zero_optimization.offload_optimizer.ratio";
+    if (d->r.offload_ratio == 1)
+        return true;
+    (void)get(zero, "offload_optimizer", &n);
+    bool low = d->stage < 3;
+    if (!low && d->r.offload_ratio >= 0 && d->r.offload_ratio <= 1)
+        return true;
+    d->r.offload_ratio = 1;
+    return refuse(d, n, path,
+                  low ? "DeepSpeed refuses a ratio below stage 3" : "expected a ratio of 0 to 1");
+}
+
 static void finish_offload(struct ds *d, struct json_node zero) {
     struct json_node n = zero;
     struct recipe *r = &d->r;
@@ -416,11 +433,10 @@ static void finish_offload(struct ds *d, struct json_node zero) {
                            : "NVMe has no effect below stage 3; only device cpu is offloaded");
         r->offload_optimizer = OFFLOAD_NONE;
     }
-    if (r->offload_ratio < 1 || r->super_offload) {
+    if (r->super_offload) {
         (void)get(zero, "offload_optimizer", &n);
         warn(d, n, WARNING_INERT, "zero_optimization.offload_optimizer",
-             "ratio and super_offload are read by stage 3 only");
-        r->offload_ratio = 1;
+             "super_offload is read by stage 3 only");
         r->super_offload = false;
     }
 }
@@ -478,6 +494,8 @@ static bool read_root(struct ds *d, struct json_node root) {
     if (d->r.precision == PRECISION_BF16_MIXED && d->r.bf16_master_weights_and_grads &&
         d->r.bf16_optimizer_states)
         d->r.precision = PRECISION_BF16_PURE;
+    if (!finish_ratio(d, zero))
+        return false;
     finish_offload(d, zero);
     finish_batch(d, root);
     return read_own(d, root);

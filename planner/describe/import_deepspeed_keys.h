@@ -18,7 +18,7 @@ enum ds_kind {
     DS_ALIAS,   // old name of the key in `field`
 };
 
-// What Hugging Face puts for "auto"; AUTO_NONE: DeepSpeed refuses the word.
+// What Hugging Face puts for "auto"; AUTO_NONE: nothing, and DeepSpeed drops the key.
 enum ds_auto {
     AUTO_NONE,
     AUTO_TRAINER,    // a trainer argument: the recipe's default stays

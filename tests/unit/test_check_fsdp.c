@@ -123,7 +123,8 @@ static const struct row traps[] = {
      SEVERITY_ERROR,
      "llama-3-70b",
      "4xdgx-a100",
-     "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n"
+     "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n  fsdp_cpu_ram_efficient_loading: "
+     "false\n"
      "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n  fsdp_activation_checkpointing: true\n"
      "mixed_precision: bf16\n",
      {NULL},
@@ -173,7 +174,7 @@ static const struct row traps[] = {
      SEVERITY_ERROR,
      M8,
      H100,
-     FSDP1(""),
+     FSDP1("  fsdp_use_orig_params: false\n"),
      {"recipe.lora_rank=16"},
      NULL,
      "fsdp1-frozen"},

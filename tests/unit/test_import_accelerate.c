@@ -135,8 +135,8 @@ static const char *const refusals[][2] = {
     {"distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 3\n", "fsdp_version: expected 1 or 2"},
     {"distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: HALF_SHARD\n",
      "expected FULL_SHARD"},
-    {"distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n  fsdp_forward_prefetch: true\n",
-     ":4 fsdp_config.fsdp_forward_prefetch: accelerate refuses forward_prefetch with FSDP2"},
+    {"distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 1\n  fsdp_sync_module_states: false\n",
+     ":4 fsdp_config.fsdp_sync_module_states: accelerate refuses efficient loading"},
     {"distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n"
      "  fsdp_reshard_after_forward: FULL_SHARD\n",
      "expected true or false with FSDP2"},

@@ -121,8 +121,11 @@ static const char *const refusals[][2] = {
      "'stage3_prefetch_bucket_size'? (DeepSpeed refuses it)"},
     {"{\"bf16\": {\"enabled\": true}, \"fp16\": {\"enabled\": true}}",
      "bf16 and fp16 exclude each other"},
-    {"{\"zero_optimization\": {\"stage\": 3, \"sub_group_size\": \"auto\"}}",
-     "DeepSpeed refuses \"auto\" here"},
+    {"{\"zero_optimization\": {\"stage\": 3, \"reduce_bucket_size\": \"5e7\"}}",
+     "expected a whole number of at least 0"},
+    {"{\"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\", "
+     "\"ratio\": 0.5}}}",
+     "DeepSpeed refuses a ratio below stage 3"},
     {"{\"zero_optimization\": {\"stage\": 3, \"reduce_bucket_size\": -5}}",
      "expected a whole number of at least 0"},
     {"{\"zero_optimization\": {\"stage\": 3, \"reduce_bucket_size\": 1.5}}",
@@ -186,8 +189,10 @@ static void test_warnings(void **state) {
          "deepspeed.checkpointing"},
         {"{\"optimizer\": {\"type\": \"Lion\"}}", WARNING_ASSUMED, "counted as AdamW"},
         {"{\"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\", "
-         "\"ratio\": 0.5}}}",
+         "\"super_offload\": true}}}",
          WARNING_INERT, "stage 3 only"},
+        {"{\"zero_optimization\": {\"stage\": 3, \"sub_group_size\": \"auto\"}}", WARNING_INERT,
+         "drops it"},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         struct reading x = read_text(table[i].text, false);
