@@ -160,8 +160,11 @@ static bool take_wrap(struct acc *c, const yaml_node_t *n, const char *path) {
     const char *text = text_of(n);
     if (text && strcasecmp(text, "TRANSFORMER_BASED_WRAP") == 0)
         return set(c, n, path, "wrap", "block");
-    if (text && strcasecmp(text, "SIZE_BASED_WRAP") == 0)
+    if (text && strcasecmp(text, "SIZE_BASED_WRAP") == 0) {
+        if (c->r.wrap_parameters == 0)
+            c->r.wrap_parameters = (uint64_t)(100 * UNITS_MEGA);
         return set(c, n, path, "wrap", "size");
+    }
     if (text && strcasecmp(text, "NO_WRAP") == 0)
         return set(c, n, path, "wrap", "model");
     return refuse(c, n, path, "expected TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP or NO_WRAP");
@@ -415,9 +418,9 @@ static bool read_fsdp(struct acc *c, const yaml_node_t *root) {
             return false;
     }
     // accelerate's defaults, which are not torch's.
-    c->r.backward_prefetch = PREFETCH_BACKWARD_NONE;
+    if (!c->fsdp2)
+        c->r.backward_prefetch = PREFETCH_BACKWARD_NONE;
     c->r.wrap = WRAP_MODEL;
-    c->r.wrap_parameters = (uint64_t)(100 * UNITS_MEGA);
     c->r.no_sync = true;
     c->r.meta_init = false;
     c->r.cpu_ram_efficient_loading = true; // these three: what `accelerate launch` passes on

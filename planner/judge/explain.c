@@ -72,7 +72,9 @@ static bool repeats(struct reader *x, enum explain_kind kind, double asked, cons
 
 static const char *gib(struct reader *x, double bytes) {
     char buf[32];
-    return arena_strdup(x->a, units_format_gib(buf, sizeof buf, bytes));
+    bool large = bytes >= (double)UNITS_GIB;
+    return arena_strdup(x->a, large ? units_format_gib(buf, sizeof buf, bytes)
+                                    : units_format_bytes(buf, sizeof buf, bytes));
 }
 
 // "79.17 GiB" after `mark`; *unit_bytes is the worth of the last printed digit.
@@ -140,31 +142,31 @@ static const char *fragmentation(struct reader *x, const struct explain_event *e
     double idle = ev->reserved_bytes - ev->allocated_bytes;
     if (!(idle > ev->asked_bytes))
         return "";
-    return arena_printf(x->a,
-                        " %s is reserved but unused, more than was asked for: fragmentation; "
-                        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
+    return arena_printf(x->a, " %s is reserved but unused, more than was asked for: fragmentation.",
                         gib(x, idle));
 }
 
 static void say_oom(struct reader *x, struct explain_event *ev) {
     const struct explain_cause *c = ev->causes;
     const char *phase = ev->phase ? ev->phase : ev->cause_count ? c->phase : "an unknown phase";
+    const char *idle = fragmentation(x, ev), *asked = gib(x, ev->asked_bytes);
+    bool small = ev->asked_bytes < 0.02 * ev->total_bytes;
     if (ev->cause_count > 0) {
-        bool small = ev->asked_bytes < 0.02 * ev->total_bytes;
         ev->meaning = arena_printf(
-            x->a, "%s was asked for in %s: %s.%s%s", gib(x, ev->asked_bytes), phase, c->what,
-            small ? " The card was full already: what fills it matters more." : "",
-            fragmentation(x, ev));
+            x->a, "%s was asked for in %s: %s.%s%s", asked, phase, c->what,
+            small ? " The card was full already: what fills it matters more." : "", idle);
         ev->advice = c->advice;
-        return;
+    } else {
+        ev->meaning = arena_printf(x->a,
+                                   "%s was asked for in %s; no allocation of this model and recipe "
+                                   "has that size.%s",
+                                   asked, phase, idle);
+        ev->advice = small ? "the card was full already: what fills it is in `shardplan plan`; the "
+                             "last request is small"
+                           : "give --config, --seq and --micro-batch as they were in the run";
     }
-    ev->meaning = arena_printf(
-        x->a, "%s was asked for in %s; no allocation of this model and recipe has that size.%s",
-        gib(x, ev->asked_bytes), phase, fragmentation(x, ev));
-    ev->advice = ev->asked_bytes < 0.05 * ev->total_bytes
-                     ? "the card was full already: what fills it is in `shardplan plan`; the last "
-                       "request is small"
-                     : "give --config, --seq and --micro-batch as they were in the run";
+    if (*idle)
+        ev->advice = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
 }
 
 static bool read_oom(struct reader *x, const char *line) {
@@ -261,7 +263,7 @@ static bool read_usage(struct reader *x, const char *line) {
             return true;
         struct explain_event *ev = add(x, EXPLAIN_MEMORY_USAGE, line);
         ev->meaning = arena_printf(x->a, "host memory is %.1f %% full%s%s", used,
-                                   x->title[0] ? " " : "", x->title);
+                                   x->title[0] ? ": " : "", x->title);
         ev->advice = "the next allocation on the host can end the run with exit -9";
         return true;
     }
@@ -274,11 +276,9 @@ static bool read_usage(struct reader *x, const char *line) {
     ev->asked_bytes = cached;
     ev->allocated_bytes = size_after(line, " MA ", &ignored);
     ev->reserved_bytes = cached;
-    // What was cached and is not a multiple of sharding is a whole copy.
-    ev->cause_count = explain_sizes(x->q, cached, 4 * digit, x->a, ev->causes, EXPLAIN_CAUSES_MAX);
+    ev->cause_count = explain_copies(x->q, cached, 4 * digit, x->a, ev->causes);
     if (ev->cause_count == 0)
-        ev->cause_count =
-            explain_sizes(x->q, peak, 4 * digit, x->a, ev->causes, EXPLAIN_CAUSES_MAX);
+        ev->cause_count = explain_copies(x->q, peak, 4 * digit, x->a, ev->causes);
     ev->meaning = arena_printf(
         x->a, "%s: peak %s, reserved %s%s%s", x->title[0] ? x->title : "usage", gib(x, peak),
         gib(x, cached), ev->cause_count ? ": " : "", ev->cause_count ? ev->causes[0].what : "");

@@ -67,3 +67,6 @@ bool explain_log(const struct explain_request *q, struct arena *a, struct explai
 // digit, plus the allocator's 2 MiB). Returns how many of `out` were filled.
 size_t explain_sizes(const struct explain_request *q, double bytes, double tolerance_bytes,
                      struct arena *a, struct explain_cause *out, size_t max);
+// Whole copies of the model only: what memory that does not fall with the number of GPUs is.
+size_t explain_copies(const struct explain_request *q, double bytes, double tolerance_bytes,
+                      struct arena *a, struct explain_cause *out);

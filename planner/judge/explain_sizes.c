@@ -174,6 +174,14 @@ static void try_defaults(struct sizes *s) {
     }
 }
 
+size_t explain_copies(const struct explain_request *q, double bytes, double tolerance_bytes,
+                      struct arena *a, struct explain_cause *out) {
+    struct sizes s = {
+        .q = q, .bytes = bytes, .tolerance_bytes = tolerance_bytes, .a = a, .out = out, .max = 1};
+    offer_copies(&s);
+    return s.count;
+}
+
 size_t explain_sizes(const struct explain_request *q, double bytes, double tolerance_bytes,
                      struct arena *a, struct explain_cause *out, size_t max) {
     struct sizes s = {.q = q,

@@ -13,3 +13,4 @@ extern const struct command advise_command;
 extern const struct command catalog_command;
 extern const struct command validate_command;
 extern const struct command bench_command, confirm_command, rehearse_command, report_command;
+extern const struct command check_command, emit_command, explain_command;

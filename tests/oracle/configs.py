@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """usage: configs.py OUT.json: what DeepSpeed and accelerate themselves make of configurations.
 
-Opt-in: needs deepspeed and accelerate (pip, in a private environment). Writes, per configuration of
-config_cases.json, whether the framework refuses it and the resolved values under the planner's field
-names; test_config_oracle holds the planner's readers to them.
+Opt-in: needs deepspeed and accelerate (pip, in a private environment). Writes, per configuration
+of config_cases.json, whether the framework refuses it and the resolved values under the planner's
+field names; test_config_oracle holds the planner's readers to them.
 """
 import json
 import os
@@ -44,7 +44,8 @@ ZERO = {
     "quantized_gradients": "zero_quantized_gradients",
 }
 OPTIMIZER = {"nvme_buffer_count_optimizer": "buffer_count", "pipeline_read": "pipeline_read",
-             "pipeline_write": "pipeline_write", "offload_ratio": "ratio", "pin_memory": "pin_memory"}
+             "pipeline_write": "pipeline_write", "offload_ratio": "ratio",
+             "pin_memory": "pin_memory"}
 PARAM = {"nvme_buffer_count_param": "buffer_count", "nvme_buffer_elements_param": "buffer_size",
          "max_in_cpu_elements": "max_in_cpu"}
 
@@ -61,7 +62,9 @@ def from_zero(zero):
     out = {name: text(getattr(zero, attribute)) for name, attribute in ZERO.items()}
     for section, table in (("offload_optimizer", OPTIMIZER), ("offload_param", PARAM)):
         offload = getattr(zero, section)
-        device = "none" if offload is None else str(getattr(offload.device, "value", offload.device))
+        device = "none"
+        if offload is not None:
+            device = str(getattr(offload.device, "value", offload.device))
         out[section] = device
         if device != "none":
             out |= {name: text(getattr(offload, attribute)) for name, attribute in table.items()}
@@ -117,7 +120,8 @@ def from_accelerate(path):
         out["reshard"] = text(bool(plugin.reshard_after_forward))
     else:
         out["sharding_strategy"] = plugin.sharding_strategy.name
-        out["backward_prefetch"] = plugin.backward_prefetch.name if plugin.backward_prefetch else "NO"
+        prefetch = plugin.backward_prefetch
+        out["backward_prefetch"] = prefetch.name if prefetch else "NO"
         out["use_orig_params"] = text(bool(plugin.use_orig_params))
         out["sync_module_states"] = text(bool(plugin.sync_module_states))
     policy = plugin.mixed_precision_policy
