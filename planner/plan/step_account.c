@@ -102,6 +102,10 @@ static void account_task(struct accounting *a, uint32_t task) {
     const struct step_meta *m = &a->b->meta[task];
     double took_s = a->r->finish_s[task] - a->r->start_s[task];
     double late_s = took_s - m->exact_s;
+    if (step_ops[m->op].class != CLASS_COMPUTE) { // a copy the framework runs in line
+        charge(a, kind_of(a->b, m), task, took_s);
+        return;
+    }
     double own_s = fmin(took_s, m->exact_s);
     a->out->by_kind[COST_COMPUTE] += own_s;
     a->out->by_phase[a->phase] += own_s;

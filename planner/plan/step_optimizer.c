@@ -174,9 +174,11 @@ static void optimize_on_host(struct step_builder *b) {
         on_gpu = (uint64_t)((1 - r->offload_ratio) * (double)count);
     if (recipe_is_deepspeed(r) && r->clip > 0)
         reduce_norm(b);
-    uint32_t ready = b->last[STREAM_D2H] != SIM_NONE ? b->last[STREAM_D2H] : b->last[STREAM_REDUCE];
-    if (ready != SIM_NONE)
-        sim_host_wait(b->sim, ready);
+    // Reading the norm back waits for every gradient, its copies to the host included.
+    const enum step_stream holders[] = {STREAM_COMPUTE, STREAM_REDUCE, STREAM_D2H};
+    for (size_t i = 0; i < sizeof holders / sizeof *holders; i++)
+        if (b->last[holders[i]] != SIM_NONE)
+            sim_host_wait(b->sim, b->last[holders[i]]);
     if (r->offload_optimizer == OFFLOAD_NVME) {
         swap_sub_groups(b, count, each);
         return;
