@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The plan command as a user sees it: the seed's rule, sums, exit statuses, messages, streams."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = os.environ["SHARDPLAN_PROGRAM"]
+
+
+def run(*words):
+    return subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=60)
+
+
+def plan(*words):
+    done = run("plan", *words, "--json", "-", "--quiet")
+    return json.loads(done.stdout), done
+
+
+def by_strategy(result):
+    return {p["title"]: p for p in result["plans"]}
+
+
+class SeedRule(unittest.TestCase):
+    """2x against 3x, and beside it what the code sends (docs/method.md §volume)."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.result, cls.done = plan("llama-2-7b", "dgx-a100")
+        cls.plans = by_strategy(cls.result)
+        cls.psi = cls.result["model"]["parameters"]
+        cls.q = 7 / 8
+
+    def test_textbook(self):
+        for name, multiple in {"ddp": 2, "zero1": 2, "zero2": 2, "zero3": 3, "fsdp1": 3, "fsdp2": 3}.items():
+            volume = self.plans[name]["volume"]
+            self.assertEqual(volume["textbook_multiple"], multiple, name)
+            self.assertAlmostEqual(volume["textbook_bytes"] / (multiple * 2 * self.psi), 1, 6)
+
+    def test_zero2_all_reduces(self):
+        volume = self.plans["zero2"]["volume"]
+        self.assertEqual(volume["reduce_scatter_bytes"], 0)
+        self.assertAlmostEqual(volume["all_reduce_bytes"] / (4 * self.psi * self.q), 1, 3)
+        self.assertAlmostEqual(volume["sent_bytes_per_gpu"] / (6 * self.psi * self.q), 1, 3)
+
+    def test_zero3_keeps_a_tail(self):
+        ratio = self.plans["zero3"]["volume"]["sent_bytes_per_gpu"] / (4 * self.psi * self.q)
+        self.assertAlmostEqual(ratio, 1.43, delta=0.015)
+
+    def test_fsdp_reduces_in_fp32(self):
+        volume = self.plans["fsdp2"]["volume"]
+        self.assertAlmostEqual(volume["reduce_scatter_bytes"] / (4 * self.psi * self.q), 1, 2)
+        bf16, _ = plan("llama-2-7b", "dgx-a100", "--strategy", "fsdp2", "--reduce-dtype", "bf16")
+        sent = bf16["plans"][0]["volume"]["reduce_scatter_bytes"]
+        self.assertAlmostEqual(sent / (2 * self.psi * self.q), 1, 2)
+
+    def test_accumulation(self):
+        four, _ = plan("llama-2-7b", "dgx-a100", "--strategy", "ddp,zero2", "--grad-accum", "4")
+        plans = by_strategy(four)
+        self.assertAlmostEqual(plans["ddp"]["volume"]["sent_bytes_per_gpu"],
+                               self.plans["ddp"]["volume"]["sent_bytes_per_gpu"], delta=1e6)
+        self.assertAlmostEqual(plans["zero2"]["volume"]["sent_bytes_per_gpu"] / (18 * self.psi * self.q), 1, 3)
+
+
+class Sums(unittest.TestCase):
+    CASES = [("llama-3-8b", "dgx-h100"), ("mixtral-8x7b", "dgx-h100", "--nodes", "4"),
+             ("gpt2", "8xV100-32GB", "--precision", "fp16-mixed"),
+             ("llama-3-70b", "dgx-a100", "--with-offload", "--grad-accum", "4"),
+             ("qwen2.5-7b", "p4d.24xlarge", "--nodes", "2", "--lora-rank", "16")]
+    CLASSES = ["params", "grads", "optimizer", "master", "gather", "bucket", "activations", "logits", "step_transient"]
+    RUNNING = {"forward", "loss", "backward", "step_first", "step"}
+
+    def plans(self):
+        for case in self.CASES:
+            for p in plan(*case)[0]["plans"]:
+                if not p["reason"]:
+                    yield case, p
+
+    def test_phases_sum_to_allocated(self):
+        for case, p in self.plans():
+            m = p["memory"]
+            for phase in m["phases"]:
+                total = sum(phase[c + "_bytes"] for c in self.CLASSES)
+                self.assertEqual(total, phase["allocated_bytes"], (case, p["title"], phase["phase"]))
+            peak = max(x["allocated_bytes"] for x in m["phases"] if x["phase"] in self.RUNNING)
+            self.assertEqual(peak, m["allocated_peak_bytes"], (case, p["title"]))
+            self.assertEqual(m["framework_bytes"], m["context_bytes"] + m["nccl_bytes"])
+            self.assertLessEqual(m["reserved_low_bytes"], m["reserved_bytes"])
+            self.assertLessEqual(m["reserved_bytes"], m["reserved_high_bytes"])
+            self.assertLessEqual(m["allocated_peak_bytes"], m["reserved_high_bytes"])
+
+    def test_verdict_follows_from_the_numbers(self):
+        for case, p in self.plans():
+            m = p["memory"]
+            state = ("no" if m["allocated_peak_bytes"] > m["capacity_bytes"] else
+                     "yes" if m["reserved_high_bytes"] <= m["capacity_bytes"] else "tight")
+            self.assertEqual(m["fits_state"], state, (case, p["title"]))
+            self.assertEqual(m["short_bytes"], max(0, m["allocated_peak_bytes"] - m["capacity_bytes"]))
+
+    def test_transfers_sum_to_sent(self):
+        for case, p in self.plans():
+            v = p["volume"]
+            wire = [t for t in v["transfers"] if t["link"] in ("intra_node", "inter_node")]
+            sent = sum(t["sent_bytes"] for t in wire)
+            self.assertAlmostEqual(sent, v["sent_bytes_per_gpu"], delta=max(1, 1e-6 * sent), msg=(case, p["title"]))
+            both = v["intra_node_bytes_per_gpu"] + v["inter_node_bytes_per_gpu"]
+            self.assertAlmostEqual(both, v["sent_bytes_per_gpu"], delta=max(1, 1e-6 * sent), msg=(case, p["title"]))
+
+    def test_host_phases_sum(self):
+        for case, p in self.plans():
+            for phase in p["host"]["phases"]:
+                total = sum(v for k, v in phase.items() if k.endswith("_bytes"))
+                self.assertEqual(total, phase["bytes_per_node"], (case, p["title"], phase["phase"]))
+
+
+class HostThreshold(unittest.TestCase):
+    """70B with CPU offload: a 1.1 TB host no, a 2 TB host yes (docs/method.md §sizes)."""
+
+    def need(self, cluster):
+        result, _ = plan("llama-2-70b", cluster, "--strategy", "zero3", "--offload-optimizer", "cpu",
+                         "--offload-param", "cpu", "--recompute", "full")
+        return result["plans"][0]["host"]
+
+    def test_threshold(self):
+        small, large = self.need("p4de.24xlarge"), self.need("dgx-a100")
+        self.assertGreater(small["bytes_per_node"], 1.27e12)
+        self.assertFalse(small["fits"])
+        self.assertTrue(large["fits"])
+
+
+class Surface(unittest.TestCase):
+    def test_exit_statuses(self):
+        self.assertEqual(run("plan", "llama-2-7b", "dgx-h100").returncode, 0)
+        self.assertEqual(run("plan", "llama-3.1-405b", "1xA10").returncode, 1)
+        self.assertEqual(run("plan", "llama-2-7b").returncode, 2)
+        self.assertEqual(run("plan", "llama-2-7b", "dgx-h100", "--sequence", "1").returncode, 2)
+        self.assertEqual(run("plan", "lama-2-7b", "dgx-h100").returncode, 3)
+        self.assertEqual(run("frobnicate").returncode, 2)
+        self.assertEqual(run().returncode, 2)
+
+    def test_nearest_names(self):
+        self.assertIn("llama-2-7b", run("plan", "lama-2-7b", "dgx-h100").stderr)
+        self.assertIn("dgx-h100", run("plan", "llama-2-7b", "dgx-h10").stderr)
+        self.assertIn("plan", run("paln").stderr)
+        self.assertIn("micro-batch", run("plan", "gpt2", "1xA10", "--micro-bacth", "1").stderr)
+
+    def test_json_alone_on_stdout(self):
+        done = run("plan", "gpt2", "1xA10", "--json", "-")
+        self.assertEqual(json.loads(done.stdout)["schema"], "shardplan.plan/1")
+
+    def test_file_and_table(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "plan.json")
+            done = run("plan", "gpt2", "1xA10", "--json", path)
+            self.assertIn("Recommendation", done.stdout)
+            with open(path, encoding="utf-8") as f:
+                self.assertEqual(json.load(f)["model"]["parameters"], 124439808)
+            missing = run("plan", "gpt2", "1xA10", "--json", os.path.join(folder, "no", "plan.json"))
+            self.assertEqual(missing.returncode, 4)
+            self.assertEqual(os.listdir(folder), ["plan.json"])
+
+    def test_same_input_same_bytes(self):
+        one, two = (run("plan", "llama-3-8b", "dgx-h100", "--json", "-").stdout for _ in range(2))
+        self.assertEqual(one, two)
+
+    def test_overflowing_values_are_refused(self):
+        for words in (["--micro-batch", "1e18"], ["--seq", "99999999999999999999"], ["--grad-accum", "0"],
+                      ["--micro-batch", "-1"], ["--gpus", "0"], ["--nodes", "1e12"]):
+            done = run("plan", "gpt2", "1xA10", *words)
+            self.assertIn(done.returncode, (2, 3), (words, done.stdout[-300:], done.stderr))
+            self.assertTrue(done.stderr.startswith("shardplan: "), words)
+
+    def test_help_everywhere(self):
+        listing = run("--help").stdout
+        for name in ("plan", "simulate", "advise", "sweep", "bench", "report", "catalog"):
+            self.assertIn(f"  {name} ", listing)
+            self.assertEqual(run(name, "--help").returncode, 0, name)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=1)
