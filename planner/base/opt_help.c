@@ -10,23 +10,21 @@ static const char *group_of(const struct opt *o) {
     return o->group ? o->group : "Options";
 }
 
-// Words wrapped between `indent` and HELP_WIDTH; the cursor stands at `column`.
-static void print_wrapped(FILE *out, const char *text, int column, int indent) {
+// Words wrapped between `indent` and HELP_WIDTH; the cursor stands at `indent`.
+static void print_wrapped(FILE *out, const char *text, int indent) {
+    int column = indent;
     while (*text) {
         int length = (int)strcspn(text, " \n");
-        if (column > indent && column + length > HELP_WIDTH) {
+        bool first = column == indent;
+        if (!first && column + 1 + length > HELP_WIDTH) {
             fprintf(out, "\n%*s", indent, "");
             column = indent;
+            first = true;
         }
-        fprintf(out, "%.*s", length, text);
-        column += length;
+        fprintf(out, "%s%.*s", first ? "" : " ", length, text);
+        column += length + !first;
         text += length;
-        while (*text == ' ' || *text == '\n')
-            text++;
-        if (*text) {
-            fputc(' ', out);
-            column++;
-        }
+        text += strspn(text, " \n");
     }
 }
 
@@ -46,7 +44,7 @@ static void print_option(const struct opt *o, FILE *out) {
     char text[1024];
     snprintf(text, sizeof text, o->fallback ? "%s [%s]" : "%s", o->help ? o->help : "",
              o->fallback);
-    print_wrapped(out, text, HELP_INDENT, HELP_INDENT);
+    print_wrapped(out, text, HELP_INDENT);
     fputc('\n', out);
 }
 
@@ -81,7 +79,7 @@ static void print_arguments(const struct opt_command *c, FILE *out) {
         fprintf(out, "  %.*s", length, word);
         int gap = HELP_INDENT - 2 - length;
         fprintf(out, "%*s", gap > 1 ? gap : 1, "");
-        print_wrapped(out, c->positional_help[i], HELP_INDENT, HELP_INDENT);
+        print_wrapped(out, c->positional_help[i], HELP_INDENT);
         fputc('\n', out);
         word += length;
         word += strspn(word, " ");
@@ -103,7 +101,7 @@ void opt_help(const struct opt_command *c, const char *program, FILE *out) {
     for_each_group(options, count, print_group, out);
     if (c->notes) {
         fputc('\n', out);
-        print_wrapped(out, c->notes, 0, 0);
+        print_wrapped(out, c->notes, 0);
         fputc('\n', out);
     }
     if (c->examples && c->examples[0])

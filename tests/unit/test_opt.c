@@ -48,7 +48,8 @@ static const struct opt recipe_options[] = {
      .type = OPT_TEXTS,
      AT(strategies),
      .fallback = "all",
-     .help = "Strategies."},
+     .help = "Strategies, in the order in which they are shown, so many of them that the sentence "
+             "runs over the end of its line."},
     {0},
 };
 
@@ -233,6 +234,7 @@ static void every_rendering_knows_every_option(void **state) {
                               "Examples:\n  shardplan plan 7B", NULL});
     char *help = text_of(print_help);
     assert_null(strstr(help, "shadowed"));
+    assert_null(strstr(help, " \n"));
     free(help);
     expect_in(print_man, (const char *const[]){".TH SHARDPLAN 1", "\\-\\-host\\-memory\\fR",
                                                "\\-n\\fR, \\fB\\-\\-nodes", NULL});
