@@ -36,14 +36,15 @@ static void print_option(const struct opt *o, FILE *out) {
     int column = snprintf(left, sizeof left, "  %4s--%s%s%s", letter, o->name, shown ? " " : "",
                           shown ? shown : "");
     fputs(left, out);
-    if (column >= HELP_INDENT - 1) {
-        fputc('\n', out);
-        column = 0;
-    }
-    fprintf(out, "%*s", HELP_INDENT - column, "");
     char text[1024];
     snprintf(text, sizeof text, o->fallback ? "%s [%s]" : "%s", o->help ? o->help : "",
              o->fallback);
+    if (*text && column >= HELP_INDENT - 1) {
+        fputc('\n', out);
+        column = 0;
+    }
+    if (*text)
+        fprintf(out, "%*s", HELP_INDENT - column, "");
     print_wrapped(out, text, HELP_INDENT);
     fputc('\n', out);
 }
