@@ -15,24 +15,33 @@ struct confirm_totals {
     double planned_s, measured_s;
 };
 
-static bool read_plan(struct run *r, const struct opt_texts *rest, struct messages *m,
-                      struct err *e) {
+// On the host a product may take this much; a GPU has no limit.
+#define HOST_FLOP 2e10
+
+typedef bool reader(const struct messages_request *q, struct arena *a, struct messages *out,
+                    struct err *e);
+
+static bool read_messages(struct run *r, const struct opt_texts *rest, struct messages *m,
+                          struct err *e) {
+    const struct options *o = r->options;
     if (rest->count != 1)
-        return err_set(e, ERR_USAGE, "confirm takes one PLAN.json");
+        return err_set(e, ERR_USAGE, "%s takes one file", o->from_graph ? "graph" : "confirm");
     struct messages_request q = {.path = rest->items[0],
-                                 .plan_index =
-                                     r->options->plan_given ? r->options->plan_index : UINT64_MAX,
+                                 .plan_index = o->plan_given ? o->plan_index : UINT64_MAX,
                                  .ranks = r->rank_count,
-                                 .limit_bytes = r->options->scale_bytes};
-    return messages_read(&q, r->arena, m, e);
+                                 .limit_bytes = o->scale_bytes,
+                                 .limit_flop = HOST_FLOP};
+    reader *read = o->from_graph ? messages_read_graph : messages_read;
+    return read(&q, r->arena, m, e);
 }
 
+static const char *const backends[] = {"mpi", "host", "nvme", "adam", "gemm"};
+
 bool command_confirm(struct run *r, const struct opt_texts *rest, struct err *e) {
-    static const char *const backends[] = {"mpi", "host", "nvme"};
     struct messages m;
-    if (!read_plan(r, rest, &m, e))
+    if (!read_messages(r, rest, &m, e))
         return false;
-    for (size_t b = 0; b < 3; b++) {
+    for (size_t b = 0; b < sizeof(backends) / sizeof(backends[0]); b++) {
         struct point_list list = {0};
         for (size_t i = 0; i < m.count; i++)
             if (m.items[i].backend != NULL && strcmp(m.items[i].backend, backends[b]) == 0)
@@ -62,7 +71,7 @@ static const struct measure_result *find_result(const struct measurement *all,
         bool collective = strcmp(m->backend, "mpi") == 0;
         if (same_text(r->backend, m->backend) && same_text(r->kind, p->kind) &&
             same_text(r->algorithm, p->algorithm) && same_text(r->direction, p->direction) &&
-            r->payload_bytes == p->payload_bytes &&
+            r->payload_bytes == p->payload_bytes && r->m == p->m && r->n == p->n && r->k == p->k &&
             (!collective || (r->ranks == n && same_text(r->dtype, dtype_name(p->dtype)))))
             return r;
     }
@@ -71,14 +80,15 @@ static const struct measure_result *find_result(const struct measurement *all,
 
 static double sent_in_all(const struct message *m, const struct measure_result *r) {
     if (strcmp(m->backend, "mpi") != 0)
-        return (double)r->payload_bytes * (double)m->count;
+        return m->point.m > 0 ? NAN : (double)r->payload_bytes * (double)m->count;
     return r->sent_bytes * (double)m->count;
 }
 
 static void emit_measured(cJSON *o, const struct message *m, const struct measure_result *r,
                           struct confirm_totals *t) {
     double sent = sent_in_all(m, r), seconds = r->median_s * (double)m->count;
-    double planned_s = m->planned_s * t->scale;
+    bool product = strcmp(m->kind, "gemm") == 0; // the only one that is not scaled
+    double planned_s = m->planned_s * (product ? 1 : t->scale);
     double wire = r->wire_bytes / (double)r->iterations * (double)m->count;
     json_add_double(o, "measured_bytes", sent);
     json_add_double(o, "ratio_bytes", sent / m->run_planned_bytes);
@@ -114,7 +124,7 @@ static void emit_message(cJSON *list, const struct message *m, const struct meas
     json_add_double(o, "planned_bytes", m->sent_bytes);
     json_add_string(o, "backend", m->backend);
     json_add_u64(o, "run_payload_bytes", m->point.payload_bytes);
-    json_add_double(o, "run_planned_bytes", m->backend ? m->run_planned_bytes : NAN);
+    json_add_double(o, "run_planned_bytes", m->run_planned_bytes > 0 ? m->run_planned_bytes : NAN);
     json_add_string(o, "status", r != NULL ? "measured" : "waived");
     json_add_string(o, "reason", m->reason);
     if (r != NULL)
@@ -145,13 +155,13 @@ static uint64_t nodes_of(const struct measurement *all) {
 bool command_confirm_result(struct run *r, const struct opt_texts *rest, cJSON **out,
                             struct err *e) {
     struct messages m;
-    if (!read_plan(r, rest, &m, e))
+    if (!read_messages(r, rest, &m, e))
         return false;
     const struct measurement *all = sink_results(r->sink);
     struct confirm_totals t = {.scale = m.scale};
     cJSON *root = cJSON_CreateObject();
     json_add_string(root, "schema", "shardplan.confirm/1");
-    json_add_string(root, "command", "confirm");
+    json_add_string(root, "command", r->options->from_graph ? "graph" : "confirm");
     json_add_string(root, "model", m.model);
     json_add_string(root, "cluster", m.cluster);
     json_add_string(root, "strategy", m.strategy);

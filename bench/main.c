@@ -34,7 +34,10 @@ LOCAL(adam);
 LOCAL(gemm);
 LOCAL(nvme);
 LOCAL(all);
-LOCAL(confirm);
+LOCAL(graph);
+static const struct opt *const confirm_tables[] = {options_confirm, options_graph, options_common,
+                                                   NULL};
+static const char *const graph_examples[] = {"shardbench graph step.json --scale-bytes 1MiB", NULL};
 static const char *const copy_examples[] = {"shardbench copy --bytes 16MiB", NULL};
 static const char *const adam_examples[] = {"shardbench adam --variant scalar,reference", NULL};
 static const char *const gemm_examples[] = {"shardbench gemm --shape 256x256x256", NULL};
@@ -89,6 +92,15 @@ static const struct command commands[] = {
              .positional = "PLAN.json",
              .tables = confirm_tables,
              .examples = confirm_examples},
+     .run = command_confirm,
+     .result = command_confirm_result,
+     .print = table_print_confirm,
+     .wants_ranks = true},
+    {.opt = {.name = "graph",
+             .summary = "The messages and products of a simulated step, one by one",
+             .positional = "GRAPH.json",
+             .tables = graph_tables,
+             .examples = graph_examples},
      .run = command_confirm,
      .result = command_confirm_result,
      .print = table_print_confirm,
@@ -281,6 +293,7 @@ int main(int argc, char **argv) {
                         "build with -Dbuildtype=release, or use --force\n");
         status = 2;
     } else {
+        o.from_graph = strcmp(c->opt.name, "graph") == 0;
         status = run_command(c, &o, &rest, argv, a);
     }
     arena_destroy(a);

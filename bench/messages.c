@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/units.h"
 #include "bench/backend_nvme.h"
+#include "bench/messages_private.h"
 
 #define GRAIN_BYTES 4
 
@@ -30,6 +31,7 @@ static bool read_message(struct json_node o, struct arena *a, struct message *m,
         !json_get_double(o, "sent_bytes", true, &m->sent_bytes, e) ||
         !json_get_double(o, "planned_s", false, &m->planned_s, e))
         return false;
+    m->call_bytes = m->payload_bytes / (double)m->count;
     if (m->count == 0 || !(m->payload_bytes >= 0))
         return json_fail(o, e, "a transfer needs a count above 0 and bytes");
     return true;
@@ -81,12 +83,8 @@ static bool read_names(struct json_node root, struct json_node plan, struct aren
     return true;
 }
 
-static double call_bytes(const struct message *m) {
-    return m->payload_bytes / (double)m->count;
-}
-
 static uint64_t scaled(const struct message *m, double scale, uint64_t grain) {
-    double bytes = call_bytes(m) * scale;
+    double bytes = m->call_bytes * scale;
     uint64_t whole = (uint64_t)(bytes / (double)grain + 0.5) * grain;
     return whole > 0 ? whole : grain;
 }
@@ -139,25 +137,51 @@ static void place_nvme(struct message *m, bool write, double scale) {
     m->run_planned_bytes = (double)m->point.payload_bytes * (double)m->count;
 }
 
-static void place(struct message *m, uint64_t ranks, double scale) {
+static void place_product(struct message *m, double limit_flop) {
+    struct bench_point *p = &m->point;
+    double flop = 2.0 * (double)p->m * (double)p->n * (double)p->k;
+    bool gpu = backend_find("gemm") != NULL;
+    if (!gpu && flop > limit_flop) {
+        m->reason = "too large for the host";
+        return;
+    }
+    m->backend = gpu ? "gemm" : "host";
+    if (!gpu) {
+        p->dtype = DTYPE_FP32;
+        m->reason = "an fp32 product on the host stands in";
+    }
+}
+
+static void place_adam(struct message *m, double scale) {
+    m->backend = "adam";
+    m->point.n = scaled(m, scale, 1) / 28;
+    m->point.payload_bytes = m->point.n * 28;
+    m->run_planned_bytes = (double)m->point.payload_bytes * (double)m->count;
+}
+
+static void place(struct message *m, const struct messages_request *q, double scale) {
     enum collective c;
     if (collective_find(m->kind, &c))
-        place_collective(m, c, ranks, scale);
+        place_collective(m, c, q->ranks, scale);
     else if (strcmp(m->kind, "h2d") == 0 || strcmp(m->kind, "d2h") == 0)
         place_copy(m, scale);
     else if (strcmp(m->kind, "nvme_read") == 0 || strcmp(m->kind, "nvme_write") == 0)
         place_nvme(m, strcmp(m->kind, "nvme_write") == 0, scale);
+    else if (strcmp(m->kind, "gemm") == 0)
+        place_product(m, q->limit_flop);
+    else if (strcmp(m->kind, "adam") == 0)
+        place_adam(m, scale);
     else
         m->reason = "no backend for this kind";
 }
 
-static void fit_to_machine(const struct messages_request *q, struct messages *m) {
+void messages_place(struct messages *m, const struct messages_request *q) {
     double largest = 0;
     for (size_t i = 0; i < m->count; i++)
-        largest = fmax(largest, call_bytes(&m->items[i]));
+        largest = fmax(largest, m->items[i].call_bytes);
     m->scale = largest > (double)q->limit_bytes ? (double)q->limit_bytes / largest : 1;
     for (size_t i = 0; i < m->count; i++)
-        place(&m->items[i], q->ranks, m->scale);
+        place(&m->items[i], q, m->scale);
 }
 
 bool messages_read(const struct messages_request *q, struct arena *a, struct messages *out,
@@ -181,7 +205,7 @@ bool messages_read(const struct messages_request *q, struct arena *a, struct mes
     for (size_t i = 0; i < m.count; i++)
         if (!read_message(json_at(list, i), a, &m.items[i], e))
             goto fail;
-    fit_to_machine(q, &m);
+    messages_place(&m, q);
     json_destroy(d);
     *out = m;
     return true;

@@ -12,6 +12,7 @@ struct message {
     const char *phase, *kind, *what, *dtype, *group, *link;
     uint64_t group_size, count;       // as planned
     double payload_bytes, sent_bytes; // as planned, over all calls
+    double call_bytes;                // payload of one call
     double planned_s;                 // over all calls; NAN when the plan does not say
     // How it runs here.
     struct bench_point point; // one call
@@ -33,7 +34,13 @@ struct messages {
 // ranks and payloads up to `limit_bytes` a call.
 struct messages_request {
     const char *path;
-    uint64_t plan_index, ranks, limit_bytes;
+    uint64_t plan_index; // UINT64_MAX: the recommended one
+    uint64_t ranks, limit_bytes;
+    double limit_flop; // matrix products above it are left out on the host
 };
 bool messages_read(const struct messages_request *q, struct arena *a, struct messages *out,
                    struct err *e);
+// The same from a shardplan.graph/1 document, matrix products and optimizer steps included.
+// ERR_RESOURCE when it was made for another number of ranks.
+bool messages_read_graph(const struct messages_request *q, struct arena *a, struct messages *out,
+                         struct err *e);

@@ -147,17 +147,21 @@ const struct opt options_all[] = {
 };
 
 const struct opt options_confirm[] = {
-    {"plan-index", 0, OPT_COUNT, AT(plan_index), .argument = "N", .fallback = "0",
-     .group = "Confirm", .given_offset = offsetof(struct options, plan_given),
+    {"plan-index", 0, OPT_COUNT, AT(plan_index), .argument = "N", .fallback = "0", .group = "Plan",
+     .given_offset = offsetof(struct options, plan_given),
      .help = "Which of the document's plans; by default the recommended one."},
+    {.name = NULL},
+};
+
+const struct opt options_graph[] = {
     {"scale-bytes", 0, OPT_BYTES, AT(scale_bytes), .argument = "BYTES", .fallback = "16MiB",
-     .group = "Confirm", .min = 64, .max = 0x1p50, UNSEEN,
+     .group = "Transfers", .min = 64, .max = 0x1p50, UNSEEN,
      .help = "Largest payload of one call; all payloads are scaled down by one factor."},
-    {"ranks", 0, OPT_COUNT, AT(ranks), .argument = "N", .group = "Confirm", .max = 4096, UNSEEN,
+    {"ranks", 0, OPT_COUNT, AT(ranks), .argument = "N", .group = "Transfers", .max = 4096, UNSEEN,
      .fallback = "0", .help = "Ranks to start here when no launcher did; 0 = one per processor."},
-    {"folder", 0, OPT_STRING, AT(folder), .argument = "DIR", .fallback = ".", .group = "Confirm",
+    {"folder", 0, OPT_STRING, AT(folder), .argument = "DIR", .fallback = ".", .group = "Transfers",
      UNSEEN, .help = "Where storage transfers go; the file is gone after any exit."},
     {"max-bytes", 0, OPT_BYTES, AT(max_bytes), .argument = "BYTES", .fallback = "256MiB",
-     .group = "Confirm", UNSEEN, .help = "Largest storage test file."},
+     .group = "Transfers", UNSEEN, .help = "Largest storage test file."},
     {.name = NULL},
 };

@@ -32,6 +32,7 @@ struct options {
     // confirm
     uint64_t plan_index, scale_bytes;
     bool plan_given;
+    bool from_graph; // set by main for the command `graph`
 };
 
 enum algorithm { ALGORITHM_BOTH, ALGORITHM_LIBRARY, ALGORITHM_RING };
@@ -45,3 +46,4 @@ extern const struct opt options_gemm[];
 extern const struct opt options_nvme[];
 extern const struct opt options_all[];
 extern const struct opt options_confirm[];
+extern const struct opt options_graph[];

@@ -54,13 +54,15 @@ void table_print_confirm(FILE *out, const cJSON *confirm) {
     fprintf(out, "%-34s %12s %12s %7s %12s %11s %11s %7s\n", "transfer (one rank, one step)",
             "planned", "measured", "ratio", "on wires", "planned", "measured", "ratio");
     cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(confirm, "transfers")) {
+        const char *what = text(item, "what");
         snprintf(label, sizeof(label), "%s %s %s", text(item, "phase"), text(item, "kind"),
-                 text(item, "what"));
+                 strcmp(what, "-") == 0 ? "" : what);
         print_line(out, label, item, "run_planned_bytes");
         if (strcmp(text(item, "reason"), "-") != 0)
             fprintf(out, "    %s\n", text(item, "reason"));
     }
     print_line(out, "collectives, and all seconds", totals, "planned_bytes");
-    fprintf(out, "gathered and reduced bytes per parameter: %.4g\n",
-            number(totals, "payload_bytes_per_parameter"));
+    double each = number(totals, "payload_bytes_per_parameter");
+    if (isfinite(each))
+        fprintf(out, "gathered and reduced bytes per parameter: %.4g\n", each);
 }
