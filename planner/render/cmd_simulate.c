@@ -104,12 +104,14 @@ static const struct opt_command simulate_command_options = {
 // The one recipe asked for, resolved.
 static bool one_recipe(struct cli *cli, struct simulate_options *o, struct emit_simulation *s,
                        struct recipe_list *list) {
-    static const char *fallback[] = {"fsdp2"};
     struct recipe_request *q = &o->request.recipe;
     struct model *m = arena_alloc(cli->arena, sizeof *m);
     struct cluster *c = arena_alloc(cli->arena, sizeof *c);
-    if (q->strategies.count == 0 && q->config == NULL)
-        q->strategies = (struct opt_texts){.items = fallback, .count = 1};
+    if (q->strategies.count == 0 && q->config == NULL) {
+        q->strategies.items = arena_array(cli->arena, 1, sizeof *q->strategies.items);
+        q->strategies.items[0] = strategy_names[STRATEGY_FSDP2];
+        q->strategies.count = 1;
+    }
     if (!cli_load(cli, q, m, c) || !recipe_request_expand(q, m, cli->arena, list, &cli->err))
         return false;
     if (list->count != 1)

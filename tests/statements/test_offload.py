@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Throughput statements of ZeRO-Offload (arXiv 2101.06840) and ZeRO-Infinity (arXiv 2104.07857).
 
-Every statement is simulated on a DGX-2 and must come out within 20 %. The papers' FLOPs are 8 x tokens
-x parameters (recomputation counted). NVMe rates: 25 GB/s read per node as ZeRO-Infinity states; 16 GB/s
-written is the datasheet rate of eight such drives. Batch sizes are the papers' (Table 1 of ZeRO-Infinity;
-512 with accumulation for ZeRO-Offload), sequence 1024, recomputation on.
+Every statement is simulated on a DGX-2 and must come out within 20 %. The papers' FLOPs are
+8 x tokens x parameters (recomputation counted). NVMe rates: 25 GB/s read per node as ZeRO-Infinity
+states; 16 GB/s written is the datasheet rate of eight such drives. Batch sizes are the papers'
+(Table 1 of ZeRO-Infinity; 512 with accumulation for ZeRO-Offload), sequence 1024, recomputation on.
 """
 import json
 import os
@@ -14,8 +14,8 @@ import sys
 import tempfile
 
 PROGRAM = os.environ["SHARDPLAN_PROGRAM"]
-COMMON = ["--seq", "1024", "--recompute", "full", "--precision", "fp16-mixed", "--attention", "math",
-          "--nvme", "25GB/s/16GB/s", "--json", "-"]
+COMMON = ["--seq", "1024", "--recompute", "full", "--precision", "fp16-mixed",
+          "--attention", "math", "--nvme", "25GB/s/16GB/s", "--json", "-"]
 PIPELINED = ["--set", "recipe.pipeline_read=true", "--set", "recipe.pipeline_write=true",
              "--set", "recipe.nvme_buffer_count_optimizer=12"]
 INFINITY = ["--strategy", "zero3", "--offload-optimizer", "nvme", *PIPELINED]

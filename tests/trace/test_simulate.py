@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`shardplan simulate` from outside: trace, graph and result agree with each other and their formats."""
+"""`shardplan simulate` from outside: result, trace and graph agree with each other and their
+formats."""
 import copy
 import json
 import os
