@@ -43,7 +43,9 @@ void page_fit_body(struct page *p, struct view root);
 void page_rehearse_answer(struct page *p, struct view root);
 void page_rehearse_body(struct page *p, struct view root);
 void page_findings_answer(struct page *p, struct view root);
-void page_findings_body(struct page *p, struct view root); // check, explain
+void page_findings_body(struct page *p, struct view root); // check
+void page_explain_answer(struct page *p, struct view root);
+void page_explain_body(struct page *p, struct view root);
 void page_other_answer(struct page *p, struct view root);
 void page_other_body(struct page *p, struct view root);
 

@@ -142,6 +142,69 @@ void page_findings_body(struct page *p, struct view root) {
     show_rest(&p->html, root, handled);
 }
 
+// The event everything else followed from: events[first].
+static struct view first_event(struct view root) {
+    struct view events = view_find(root, "events");
+    double first = view_number(root, "first");
+    const cJSON *item = first >= 0 ? cJSON_GetArrayItem(events.item, (int)first) : NULL;
+    return item ? view_member(events, item, (size_t)first)
+                : (struct view){.arena = root.arena, .path = "$"};
+}
+
+void page_explain_answer(struct page *p, struct view root) {
+    struct html *h = &p->html;
+    struct view first = first_event(root);
+    html_raw(h, "<p class=headline>");
+    if (first.item) {
+        html_user(h, view_string(first, "meaning"));
+        html_raw(h, "</p>\n<p>");
+        html_user(h, view_string(first, "advice"));
+    } else {
+        html_printf(h, "%zu lines of the log were understood; none of them is a failure.",
+                    view_count(view_find(root, "events")));
+    }
+    html_raw(h, "</p>\n");
+}
+
+static void explain_event(struct page *p, struct view event) {
+    struct html *h = &p->html;
+    struct view causes = view_find(event, "causes");
+    size_t i = 0;
+    html_raw(h, "<tr><th scope=row>");
+    show_value(h, event, "line");
+    html_raw(h, "</th><td>");
+    show_value(h, event, "kind");
+    html_raw(h, "</td><td><code>");
+    show_value(h, event, "text");
+    html_raw(h, "</code></td><td>");
+    html_user(h, view_string(event, "meaning"));
+    for (const cJSON *c = view_first(causes); c && i < 8; c = c->next, i++) {
+        html_raw(h, i ? "</li><li>" : "<ul><li>");
+        show_value(h, view_member(causes, c, i), "what");
+        html_raw(h, " ");
+        show_value(h, view_member(causes, c, i), "bytes");
+    }
+    html_raw(h, i ? "</li></ul></td><td>" : "</td><td>");
+    html_user(h, view_string(event, "advice"));
+    html_raw(h, "</td></tr>\n");
+}
+
+void page_explain_body(struct page *p, struct view root) {
+    static const char *const handled[] = {"schema", "command", "model", "log",
+                                          "first",  "events",  NULL};
+    struct html *h = &p->html;
+    struct view events = view_find(root, "events");
+    size_t i = 0;
+    show_table_open(h, "Lines of the log that say something");
+    html_raw(h, "<thead><tr><th scope=col>Line<th scope=col>Kind<th scope=col>Text<th "
+                "scope=col>Meaning<th scope=col>What to do</tr></thead><tbody>\n");
+    for (const cJSON *c = view_first(events); c && i < 200; c = c->next, i++)
+        explain_event(p, view_member(events, c, i));
+    html_raw(h, "</tbody>");
+    show_table_close(h);
+    show_rest(h, root, handled);
+}
+
 void page_other_answer(struct page *p, struct view root) {
     const char *schema = view_string(root, "schema");
     html_raw(&p->html, "<p>A file of ");

@@ -265,13 +265,7 @@ static void input_value(struct page *p, struct view input) {
     for (size_t i = 0; unit && i < sizeof scaled / sizeof *scaled; i++)
         key = strcmp(unit, scaled[i][0]) == 0 ? scaled[i][1] : key;
     if (key && !isnan(v)) {
-        char text[SHOW_TEXT];
-        struct view value = view_find(input, "value");
-        html_printf(h, "<data class=num data-file=\"%d\" data-path=\"", h->file);
-        html_text(h, value.path);
-        html_printf(h, "\" value=\"%.17g\">", v);
-        html_text(h, show_format(text, key, v));
-        html_raw(h, "</data>");
+        show_value_as(h, input, "value", key);
         return;
     }
     show_value(h, input, "value");

@@ -74,10 +74,9 @@ static void waits_list(struct page *p, struct view root) {
         struct view wait = view_member(waits, c, i);
         html_raw(h, "<li>");
         show_value(h, wait, "text");
-        if (!isnan(view_number(wait, "fraction"))) {
-            html_raw(h, " (");
-            show_value(h, wait, "fraction");
-            html_raw(h, ")");
+        if (!isnan(view_number(wait, "seconds_s"))) {
+            html_raw(h, ": ");
+            show_value(h, wait, "seconds_s");
         }
         html_raw(h, "</li>");
     }
@@ -163,7 +162,8 @@ static bool has_tasks(struct view tasks, const char *stream) {
 
 static void gantt(struct page *p, struct view root) {
     static const enum plot_colour colours[] = {PLOT_BLUE, PLOT_SKY, PLOT_VERMILLION};
-    static const char *const names[] = {"compute", "hidden transfer", "exposed: the step waits"};
+    static const char *const names[] = {"compute", "hidden behind compute",
+                                        "exposed: the step waits"};
     struct view tasks = view_find(root, "tasks");
     struct streams s = {.count = 0};
     struct chart_mark phases[16];

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// validate, fit, rehearse and confirm: predictions held against measurements.
-#include "axis.h"
+// validate: predictions held against measured runs.
 #include "scatter.h"
 
 #include "base/units.h"
 
 #include <math.h>
 #include <string.h>
+
+#define ROWS_SHOWN 500
 
 // Pairs of one metric among rows[]; scored and unscored apart.
 struct pairs {
@@ -33,28 +34,117 @@ static struct pairs pairs_of(struct view rows, const char *metric, double scale)
     return out;
 }
 
-static void metric_figure(struct page *p, struct view rows, const char *metric) {
-    bool bytes = strstr(metric, "mem") != NULL || strstr(metric, "bytes") != NULL;
-    bool time = strstr(metric, "time") != NULL || strstr(metric, "step") != NULL;
-    struct pairs pairs = pairs_of(rows, metric, bytes ? (double)UNITS_GIB : 1);
+// How a metric is drawn and shown.
+struct metric {
+    const char *stem, *heading, *measured, *predicted, *key;
+    double scale;
+};
+
+static struct metric metric_of(const char *name) {
+    if (strstr(name, "mem") || strstr(name, "bytes"))
+        return (struct metric){"validate-memory", "Memory: predicted against measured runs",
+                               "measured (GiB)",  "predicted (GiB)",
+                               "_bytes",          (double)UNITS_GIB};
+    if (strstr(name, "bus") || strstr(name, "bandwidth"))
+        return (struct metric){
+            "validate-busbw",  "Collectives: predicted against measured bus bandwidth",
+            "measured (GB/s)", "predicted (GB/s)",
+            "_bytes_per_s",    UNITS_GIGA};
+    if (strstr(name, "time") || strstr(name, "step"))
+        return (struct metric){"validate-time",
+                               "Step time: predicted against measured runs",
+                               "measured (s)",
+                               "predicted (s)",
+                               "_s",
+                               1};
+    return (struct metric){"validate-other",
+                           "Predicted against measured",
+                           "measured (unit of the row)",
+                           "predicted (unit of the row)",
+                           "value",
+                           1};
+}
+
+static void metric_figure(struct page *p, struct view rows, const char *name) {
+    struct metric m = metric_of(name);
+    struct pairs pairs = pairs_of(rows, name, m.scale);
     struct scatter_points sets[2] = {
         {pairs.predicted[0], pairs.measured[0], pairs.count[0], "scored"},
         {pairs.predicted[1], pairs.measured[1], pairs.count[1], "not scored"}};
-    scatter_figure(
-        p, &(struct scatter){.stem = bytes  ? "validate-memory"
-                                     : time ? "validate-time"
-                                            : "validate-other",
-                             .heading = bytes  ? "Memory: predicted against measured runs"
-                                        : time ? "Step time: predicted against measured runs"
-                                               : "Predicted against measured",
-                             .x_label = bytes  ? "measured (GiB)"
-                                        : time ? "measured (s)"
-                                               : "measured (unit of the row)",
-                             .y_label = bytes  ? "predicted (GiB)"
-                                        : time ? "predicted (s)"
-                                               : "predicted (unit of the row)",
-                             .sets = sets,
-                             .set_count = pairs.count[1] ? 2 : 1});
+    scatter_figure(p, &(struct scatter){.stem = m.stem,
+                                        .heading = m.heading,
+                                        .x_label = m.measured,
+                                        .y_label = m.predicted,
+                                        .sets = sets,
+                                        .set_count = pairs.count[1] ? 2 : 1});
+}
+
+static void score_table(struct page *p, struct view root) {
+    static const char *const blocks[] = {"step_time", "memory", "collectives"};
+    static const char *const names[] = {"Step time", "Memory", "Collectives"};
+    static const char *const columns[] = {"n",       "mape",    "macro_mape", "median_ape",
+                                          "p90_ape", "max_ape", "bias"};
+    struct html *h = &p->html;
+    show_table_open(h, "Error by metric");
+    html_raw(
+        h, "<thead><tr><th scope=col>Metric<th scope=col>Runs<th scope=col>Mean error<th scope=col>"
+           "Mean over sources<th scope=col>Median<th scope=col>90th percentile<th scope=col>Largest"
+           "<th scope=col>Bias<th scope=col>Inside the interval</tr></thead><tbody>\n");
+    for (size_t i = 0; i < 3; i++) {
+        struct view block = view_find(root, blocks[i]);
+        if (!view_is_object(block))
+            continue;
+        html_printf(h, "<tr><th scope=row>%s</th>", names[i]);
+        for (size_t k = 0; k < sizeof columns / sizeof *columns; k++) {
+            html_raw(h, "<td>");
+            show_value(h, block, columns[k]);
+            html_raw(h, "</td>");
+        }
+        html_raw(h, "<td>");
+        show_value_as(h, view_find(root, "coverage"), blocks[i], "coverage");
+        html_raw(h, "</td></tr>\n");
+    }
+    html_raw(h, "</tbody>");
+    show_table_close(h);
+}
+
+static void rows_table(struct page *p, struct view rows) {
+    static const char *const cells[] = {"measured", "predicted", "low", "high"};
+    struct html *h = &p->html;
+    size_t i = 0;
+    show_table_open(h, "Every run");
+    html_raw(h,
+             "<thead><tr><th scope=col>Run<th scope=col>Metric<th scope=col>Measured<th scope=col>"
+             "Predicted<th scope=col>Low<th scope=col>High<th scope=col>Error<th scope=col>Scored"
+             "<th scope=col>Why not</tr></thead><tbody>\n");
+    for (const cJSON *c = view_first(rows); c && i < ROWS_SHOWN; c = c->next, i++) {
+        struct view row = view_member(rows, c, i);
+        const char *metric = view_string(row, "metric");
+        struct metric m = metric_of(metric ? metric : "");
+        html_raw(h, view_number(row, "ape") > 0.15 && view_bool(row, "scored") == 1
+                        ? "<tr class=marked><th scope=row>"
+                        : "<tr><th scope=row>");
+        show_value(h, row, "id");
+        html_raw(h, "</th><td>");
+        show_value(h, row, "metric");
+        for (size_t k = 0; k < sizeof cells / sizeof *cells; k++) {
+            html_raw(h, "</td><td>");
+            show_value_as(h, row, cells[k], m.key);
+        }
+        html_raw(h, "</td><td>");
+        show_value(h, row, "ape");
+        html_raw(h, "</td><td>");
+        show_value(h, row, "scored");
+        html_raw(h, "</td><td>");
+        show_value(h, row, "reason");
+        html_raw(h, "</td></tr>\n");
+    }
+    html_raw(h, "</tbody>");
+    show_table_close(h);
+    html_printf(h,
+                "<p class=note>%zu of %zu rows; those stressed are scored and off by more than 15 "
+                "%%.</p>\n",
+                i, view_count(rows));
 }
 
 #define METRICS 6
@@ -114,17 +204,15 @@ void page_validate_answer(struct page *p, struct view root) {
 void page_validate_body(struct page *p, struct view root) {
     static const char *const handled[] = {"schema", "command",     "step_time", "memory",   "fits",
                                           "rows",   "collectives", "coverage",  "by_group", NULL};
-    static const char *const blocks[] = {"step_time", "memory", "collectives", "fits", "coverage"};
-    static const char *const captions[] = {"Step time", "Memory", "Collectives", "Fits",
-                                           "Interval coverage"};
-    static const struct show_column columns[] = {{"id", "Run"},
-                                                 {"metric", "Metric"},
-                                                 {"source", "Source"},
-                                                 {"measured", "Measured"},
-                                                 {"predicted", "Predicted"},
-                                                 {"ape", "Error"},
-                                                 {"scored", "Scored"},
-                                                 {"reason", "Reason"}};
+    static const struct show_column groups[] = {{"name", "Group"},
+                                                {"by", "By"},
+                                                {"metric", "Metric"},
+                                                {"score.n", "Runs"},
+                                                {"score.mape", "Mean error"},
+                                                {"score.median_ape", "Median"},
+                                                {"score.p90_ape", "90th percentile"},
+                                                {"score.bias", "Bias"},
+                                                {"claim", "Claim"}};
     struct view rows = view_find(root, "rows");
     const char *metrics[METRICS];
     size_t n = metrics_of(rows, metrics);
@@ -132,144 +220,16 @@ void page_validate_body(struct page *p, struct view root) {
         metric_figure(p, rows, metrics[i]);
     if (n == 0)
         html_raw(&p->html,
-                 "<p class=missing>The file lists no rows (validate writes them with --rows), so "
-                 "there is no scatter to draw.</p>\n");
-    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
-        show_any(&p->html, view_find(root, blocks[i]), captions[i]);
-    show_any(&p->html, view_find(root, "by_group"), "By group");
-    if (view_count(rows))
-        show_rows(&p->html, rows, &(struct show_table){"Every run", columns, 8, 400, 0});
-    show_rest(&p->html, root, handled);
-}
-
-// First array of objects found under any of the names in `keys` ("a|b").
-static struct view first_array(struct view root, const char *keys) {
-    while (*keys) {
-        char key[64];
-        size_t length = strcspn(keys, "|");
-        snprintf(key, sizeof key, "%.*s", (int)length, keys);
-        struct view v = view_find(root, key);
-        if (view_is_array(v) && cJSON_IsObject(view_first(v)))
-            return v;
-        keys += length + (keys[length] == '|');
+                 "<p class=missing>The file lists no rows, so there is no scatter to draw.</p>\n");
+    score_table(p, root);
+    if (view_count(view_find(root, "by_group")))
+        show_rows(&p->html, view_find(root, "by_group"),
+                  &(struct show_table){"Error by group (no claim is made below five runs)", groups,
+                                       9, 80, 0});
+    if (view_count(rows)) {
+        html_raw(&p->html, "<details><summary>Every run</summary>\n");
+        rows_table(p, rows);
+        html_raw(&p->html, "</details>\n");
     }
-    return (struct view){.path = "$", .arena = root.arena};
-}
-
-#define PREDICTED_S "planned_s|predicted_s|simulated_s|expected_s|fitted_s|model_s"
-#define MEASURED_S "measured_s|median_s|observed_s"
-
-// Scatter of seconds for an array of pairs; nothing when it holds none.
-static void seconds_figure(struct page *p, struct view array, const char *stem,
-                           const char *heading) {
-    double *predicted = scatter_column(array, PREDICTED_S);
-    double *measured = scatter_column(array, MEASURED_S);
-    size_t n = view_count(array), known = 0;
-    double most = 0;
-    const char *unit;
-    for (size_t i = 0; i < n; i++) {
-        known += measured[i] > 0 && predicted[i] > 0;
-        most = fmax(most, fmax(measured[i], predicted[i]));
-    }
-    if (known == 0)
-        return;
-    double scale = axis_seconds(most, &unit);
-    for (size_t i = 0; i < n; i++) {
-        predicted[i] /= scale;
-        measured[i] /= scale;
-    }
-    struct scatter_points set = {predicted, measured, n, "transfers"};
-    scatter_figure(p, &(struct scatter){.stem = stem,
-                                        .heading = heading,
-                                        .x_label = arena_printf(p->arena, "measured (%s)", unit),
-                                        .y_label = arena_printf(p->arena, "predicted (%s)", unit),
-                                        .sets = &set,
-                                        .set_count = 1});
-}
-
-static int first_bool(struct view root, const char *a, const char *b) {
-    int v = view_bool(root, a);
-    return v >= 0 ? v : view_bool(root, b);
-}
-
-void page_confirm_answer(struct page *p, struct view root) {
-    struct html *h = &p->html;
-    int stands = first_bool(root, "stands", "recommendation.stands");
-    const char *reason = view_string(root, "reason");
-    html_raw(h, "<p class=headline>");
-    if (stands >= 0) {
-        page_badge(p, stands ? "yes" : "no");
-        html_raw(h, stands ? " The advice stands after running the plan's own transfers."
-                           : " The advice does not stand: the transfers ran differently.");
-    } else {
-        html_raw(h,
-                 "The plan's transfers were run; the file does not say whether the advice stands.");
-    }
-    html_raw(h, "</p>\n<p>");
-    html_user(h, reason ? reason : view_string(root, "recommendation.reason"));
-    html_raw(h, "</p>\n");
-}
-
-void page_confirm_body(struct page *p, struct view root) {
-    static const char *const handled[] = {"schema",    "command", "model", "cluster",
-                                          "transfers", "rows",    NULL};
-    struct view rows = first_array(root, "transfers|rows");
-    seconds_figure(p, rows, "confirm", "The plan's transfers: measured against planned");
-    if (view_count(rows))
-        show_any(&p->html, rows, "Planned and measured, transfer by transfer");
-    else
-        html_raw(&p->html, "<p class=missing>The file lists no transfer.</p>\n");
-    show_rest(&p->html, root, handled);
-}
-
-void page_fit_answer(struct page *p, struct view root) {
-    struct html *h = &p->html;
-    struct view fits = first_array(root, "fits|coefficients|results");
-    html_printf(h, "<p class=headline>%zu laws fitted to measurements", view_count(fits));
-    if (view_string(root, "name")) {
-        html_raw(h, " of ");
-        html_user(h, view_string(root, "name"));
-    }
-    html_raw(h, ".</p>\n");
-    if (view_count(fits) == 0)
-        html_raw(h, "<p class=note>Nothing in this file was fitted.</p>\n");
-}
-
-void page_fit_body(struct page *p, struct view root) {
-    static const char *const handled[] = {"schema", "command", "residuals", "fits", "points", NULL};
-    struct view residuals = first_array(root, "residuals|points");
-    seconds_figure(p, residuals, "fit", "The fit: measured against fitted");
-    if (view_count(residuals))
-        show_any(&p->html, residuals, "Residuals");
-    show_any(&p->html, first_array(root, "fits|coefficients"), "Fitted coefficients");
-    show_rest(&p->html, root, handled);
-}
-
-void page_rehearse_answer(struct page *p, struct view root) {
-    struct html *h = &p->html;
-    html_raw(h, "<p class=headline>The simulated step was executed: ");
-    const char *measured[] = {"step.measured_s", "measured_step_s", "measured.step_s",
-                              "measured_s"};
-    const char *simulated[] = {"step.simulated_s", "simulated_step_s", "simulated.step_s",
-                               "simulated_s"};
-    for (size_t i = 0; i < 4; i++)
-        if (!isnan(view_number(root, measured[i])) || i == 3) {
-            show_value(h, root, measured[i]);
-            html_raw(h, " measured, ");
-            show_value(h, root, simulated[i]);
-            html_raw(h, " simulated.</p>\n");
-            break;
-        }
-    html_raw(
-        h, "<p class=note>A rehearsal checks timing and overlap on this machine; it proves nothing "
-           "about what a framework does.</p>\n");
-}
-
-void page_rehearse_body(struct page *p, struct view root) {
-    static const char *const handled[] = {"schema", "command", "model", "cluster", "tasks", NULL};
-    struct view tasks = first_array(root, "tasks|deviations");
-    seconds_figure(p, tasks, "rehearse", "Tasks: measured against simulated");
-    if (view_count(tasks))
-        show_any(&p->html, tasks, "Tasks");
     show_rest(&p->html, root, handled);
 }

@@ -137,6 +137,10 @@ void show_scalar(struct html *h, struct view v) {
     show_scalar_as(h, v, v.item && v.item->string ? v.item->string : "");
 }
 
+void show_value_as(struct html *h, struct view parent, const char *dotted, const char *key) {
+    show_scalar_as(h, view_find(parent, dotted), key);
+}
+
 void show_value(struct html *h, struct view parent, const char *dotted) {
     show_scalar_as(h, view_find(parent, dotted), last_part(dotted));
 }

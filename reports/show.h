@@ -15,6 +15,8 @@ const char *show_percent(char text[SHOW_TEXT], double fraction);
 
 // The scalar at `dotted` under `parent`: number, word, yes/no; an en dash when absent or null.
 void show_value(struct html *h, struct view parent, const char *dotted);
+// The same with the unit of another key: a row's "measured" of bytes, of seconds.
+void show_value_as(struct html *h, struct view parent, const char *dotted, const char *key);
 void show_scalar(struct html *h, struct view v); // the scalar itself, unit by its own key
 // "GPU memory peak" from "memory.allocated_peak_bytes": the last part without its unit suffix.
 void show_label(struct html *h, const char *key);

@@ -23,6 +23,7 @@ ALL = (
     "rehearse",
     "fit",
     "check",
+    "explain",
     "hostile",
     "hostile_step",
     "hostile_pairs",

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// confirm, fit and rehearse: predictions held against what ran here.
+#include "axis.h"
+#include "scatter.h"
+
+#include <math.h>
+#include <string.h>
+
+// First array of objects found under any of the names in `keys` ("a|b").
+static struct view first_array(struct view root, const char *keys) {
+    while (*keys) {
+        char key[64];
+        size_t length = strcspn(keys, "|");
+        snprintf(key, sizeof key, "%.*s", (int)length, keys);
+        struct view v = view_find(root, key);
+        if (view_is_array(v) && cJSON_IsObject(view_first(v)))
+            return v;
+        keys += length + (keys[length] == '|');
+    }
+    return (struct view){.path = "$", .arena = root.arena};
+}
+
+#define PREDICTED_S "planned_s|predicted_s|simulated_s|expected_s|fitted_s|model_s"
+#define MEASURED_S "measured_s|median_s|observed_s"
+
+// Scatter of seconds for an array of pairs; nothing when it holds none.
+static void seconds_figure(struct page *p, struct view array, const char *stem,
+                           const char *heading) {
+    double *predicted = scatter_column(array, PREDICTED_S);
+    double *measured = scatter_column(array, MEASURED_S);
+    size_t n = view_count(array), known = 0;
+    double most = 0;
+    const char *unit;
+    for (size_t i = 0; i < n; i++) {
+        known += measured[i] > 0 && predicted[i] > 0;
+        most = fmax(most, fmax(measured[i], predicted[i]));
+    }
+    if (known == 0)
+        return;
+    double scale = axis_seconds(most, &unit);
+    for (size_t i = 0; i < n; i++) {
+        predicted[i] /= scale;
+        measured[i] /= scale;
+    }
+    struct scatter_points set = {predicted, measured, n, "transfers"};
+    scatter_figure(p, &(struct scatter){.stem = stem,
+                                        .heading = heading,
+                                        .x_label = arena_printf(p->arena, "measured (%s)", unit),
+                                        .y_label = arena_printf(p->arena, "predicted (%s)", unit),
+                                        .sets = &set,
+                                        .set_count = 1});
+}
+
+static int first_bool(struct view root, const char *a, const char *b) {
+    int v = view_bool(root, a);
+    return v >= 0 ? v : view_bool(root, b);
+}
+
+void page_confirm_answer(struct page *p, struct view root) {
+    struct html *h = &p->html;
+    int stands = first_bool(root, "stands", "recommendation.stands");
+    const char *reason = view_string(root, "reason");
+    html_raw(h, "<p class=headline>");
+    if (stands >= 0) {
+        page_badge(p, stands ? "yes" : "no");
+        html_raw(h, stands ? " The advice stands after running the plan's own transfers."
+                           : " The advice does not stand: the transfers ran differently.");
+    } else {
+        html_raw(h,
+                 "The plan's transfers were run; the file does not say whether the advice stands.");
+    }
+    html_raw(h, "</p>\n<p>");
+    html_user(h, reason ? reason : view_string(root, "recommendation.reason"));
+    html_raw(h, "</p>\n");
+}
+
+void page_confirm_body(struct page *p, struct view root) {
+    static const char *const handled[] = {"schema",    "command", "model", "cluster",
+                                          "transfers", "rows",    NULL};
+    struct view rows = first_array(root, "transfers|rows");
+    seconds_figure(p, rows, "confirm", "The plan's transfers: measured against planned");
+    if (view_count(rows))
+        show_any(&p->html, rows, "Planned and measured, transfer by transfer");
+    else
+        html_raw(&p->html, "<p class=missing>The file lists no transfer.</p>\n");
+    show_rest(&p->html, root, handled);
+}
+
+void page_fit_answer(struct page *p, struct view root) {
+    struct html *h = &p->html;
+    struct view fits = first_array(root, "fits|coefficients|results");
+    html_printf(h, "<p class=headline>%zu laws fitted to measurements", view_count(fits));
+    if (view_string(root, "name")) {
+        html_raw(h, " of ");
+        html_user(h, view_string(root, "name"));
+    }
+    html_raw(h, ".</p>\n");
+    if (view_count(fits) == 0)
+        html_raw(h, "<p class=note>Nothing in this file was fitted.</p>\n");
+}
+
+void page_fit_body(struct page *p, struct view root) {
+    static const char *const handled[] = {"schema", "command", "residuals", "fits", "points", NULL};
+    struct view residuals = first_array(root, "residuals|points");
+    seconds_figure(p, residuals, "fit", "The fit: measured against fitted");
+    if (view_count(residuals))
+        show_any(&p->html, residuals, "Residuals");
+    show_any(&p->html, first_array(root, "fits|coefficients"), "Fitted coefficients");
+    show_rest(&p->html, root, handled);
+}
+
+void page_rehearse_answer(struct page *p, struct view root) {
+    struct html *h = &p->html;
+    html_raw(h, "<p class=headline>The simulated step was executed: ");
+    const char *measured[] = {"step.measured_s", "measured_step_s", "measured.step_s",
+                              "measured_s"};
+    const char *simulated[] = {"step.simulated_s", "simulated_step_s", "simulated.step_s",
+                               "simulated_s"};
+    for (size_t i = 0; i < 4; i++)
+        if (!isnan(view_number(root, measured[i])) || i == 3) {
+            show_value(h, root, measured[i]);
+            html_raw(h, " measured, ");
+            show_value(h, root, simulated[i]);
+            html_raw(h, " simulated.</p>\n");
+            break;
+        }
+    html_raw(
+        h, "<p class=note>A rehearsal checks timing and overlap on this machine; it proves nothing "
+           "about what a framework does.</p>\n");
+}
+
+void page_rehearse_body(struct page *p, struct view root) {
+    static const char *const handled[] = {"schema", "command", "model", "cluster", "tasks", NULL};
+    struct view tasks = first_array(root, "tasks|deviations");
+    seconds_figure(p, tasks, "rehearse", "Tasks: measured against simulated");
+    if (view_count(tasks))
+        show_any(&p->html, tasks, "Tasks");
+    show_rest(&p->html, root, handled);
+}
