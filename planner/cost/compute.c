@@ -3,6 +3,7 @@
 
 #include "cost/compute_ops.h"
 #include "describe/gpu_kernels.h"
+#include "describe/version.h"
 
 #include <math.h>
 
@@ -150,21 +151,41 @@ static double gemms_backward(const struct unit_ops *o, struct tally *t, struct u
     return flop;
 }
 
-static void attention(const struct unit_ops *o, struct tally *t, enum dtype dtype, bool backward,
-                      double share) {
-    const double times = share * (backward ? ATTENTION_BACKWARD_FLOP : 1.0);
+// torch 2.2 brought FlashAttention-2; stacks before it ran the first kernels, written for Ampere.
+static bool is_old_attention(const struct recipe *r) {
+    struct version v;
+    struct err ignored = {0};
+    return r->framework_version != NULL && version_parse(r->framework_version, &v, &ignored) &&
+           v.framework == VERSION_TORCH && version_before(&v, 2, 2, 0);
+}
+
+static double attention_rate(const struct gpu *g, const struct recipe *r, enum dtype dtype,
+                             bool backward) {
+    double fraction =
+        constant(g, r->stack,
+                 backward ? KERNEL_ATTENTION_BACKWARD_FRACTION : KERNEL_ATTENTION_FORWARD_FRACTION);
+    if (is_old_attention(r)) {
+        fraction *= constant(g, r->stack,
+                             backward ? KERNEL_ATTENTION_OLD_BACKWARD_RATIO
+                                      : KERNEL_ATTENTION_OLD_FORWARD_RATIO);
+    }
+    return peak_of(g, dtype) * fraction;
+}
+
+static void attention(const struct unit_ops *o, struct tally *t, const struct recipe *r,
+                      bool backward, double share) {
+    const enum dtype dtype = r->compute_dtype == DTYPE_FP8 ? DTYPE_BF16 : r->compute_dtype;
     if (o->attention_math_flop > 0) {
-        const double math_times = share * (backward ? 2.0 : 1.0);
+        const double times = share * (backward ? 2.0 : 1.0);
         const double rate = gemm_rate(t->gpu, t->stack, dtype) * MATH_ATTENTION_SHARE;
-        tally_add(t, math_times * o->attention_math_flop / rate,
-                  spread_of(t, KERNEL_GEMM_FRACTION));
-        tally_memory(t, math_times * o->score_bytes, 0);
+        tally_add(t, times * o->attention_math_flop / rate, spread_of(t, KERNEL_GEMM_FRACTION));
+        tally_memory(t, times * o->score_bytes, 0);
         return;
     }
-    const enum kernel_constant k =
-        backward ? KERNEL_ATTENTION_BACKWARD_FRACTION : KERNEL_ATTENTION_FORWARD_FRACTION;
-    const double rate = peak_of(t->gpu, dtype) * constant(t->gpu, t->stack, k);
-    tally_add(t, times * o->attention_flop / rate, spread_of(t, k));
+    const double times = share * (backward ? ATTENTION_BACKWARD_FLOP : 1.0);
+    tally_add(t, times * o->attention_flop / attention_rate(t->gpu, r, dtype, backward),
+              spread_of(t, backward ? KERNEL_ATTENTION_BACKWARD_FRACTION
+                                    : KERNEL_ATTENTION_FORWARD_FRACTION));
 }
 
 static bool is_wrapped(const struct recipe *r) {
@@ -193,9 +214,8 @@ static uint64_t gemm_launches(const struct unit_ops *o) {
 static void forward_cost(const struct cluster *c, const struct recipe *r, const struct unit_ops *o,
                          struct unit_cost *u) {
     struct tally t = {.gpu = &c->gpu, .stack = r->stack};
-    const enum dtype dtype = r->compute_dtype == DTYPE_FP8 ? DTYPE_BF16 : r->compute_dtype;
     u->model_flop = gemms_forward(o, &t, u, 1.0) + o->attention_flop;
-    attention(o, &t, dtype, false, 1.0);
+    attention(o, &t, r, false, 1.0);
     tally_memory(&t, o->forward_bytes, (double)o->forward_kernels);
     u->flop = u->model_flop;
     u->memory_bytes = o->forward_bytes + o->score_bytes;
@@ -206,19 +226,18 @@ static void forward_cost(const struct cluster *c, const struct recipe *r, const 
 static void backward_cost(const struct cluster *c, const struct recipe *r, const struct unit_ops *o,
                           bool is_block, struct unit_cost *u) {
     struct tally t = {.gpu = &c->gpu, .stack = r->stack};
-    const enum dtype dtype = r->compute_dtype == DTYPE_FP8 ? DTYPE_BF16 : r->compute_dtype;
     double gemm = 0, att = 0, mem = 0;
     if (is_block) {
         compute_recompute_shares(r, &gemm, &att, &mem);
     }
     u->model_flop = gemms_backward(o, &t, u) + 2.0 * o->attention_flop;
-    attention(o, &t, dtype, true, 1.0);
+    attention(o, &t, r, true, 1.0);
     tally_memory(&t, o->backward_bytes, (double)o->backward_kernels);
     u->memory_bytes = o->backward_bytes + 2.0 * o->score_bytes;
     u->kernels = o->backward_kernels + 2 * gemm_launches(o);
     const double again = gemm > 0 ? gemms_forward(o, &t, u, gemm) : 0.0;
     if (att > 0) {
-        attention(o, &t, dtype, false, att);
+        attention(o, &t, r, false, att);
     }
     if (mem > 0) {
         tally_memory(&t, mem * o->forward_bytes, mem * (double)o->forward_kernels);

@@ -13,6 +13,8 @@ const char *const kernel_constant_names[KERNEL_CONSTANT_COUNT] = {
     [KERNEL_GEMM_HALF_TILES] = "gemm_half_tiles",
     [KERNEL_ATTENTION_FORWARD_FRACTION] = "attention_forward_fraction",
     [KERNEL_ATTENTION_BACKWARD_FRACTION] = "attention_backward_fraction",
+    [KERNEL_ATTENTION_OLD_FORWARD_RATIO] = "attention_old_forward_ratio",
+    [KERNEL_ATTENTION_OLD_BACKWARD_RATIO] = "attention_old_backward_ratio",
     [KERNEL_HBM_FRACTION] = "hbm_fraction",
     [KERNEL_LAUNCH_S] = "launch_s",
     [KERNEL_ISSUE_S] = "issue_s",
@@ -29,11 +31,16 @@ enum generation { GEN_VOLTA, GEN_AMPERE, GEN_HOPPER, GEN_BLACKWELL, GEN_OTHER, G
 // What a part without figures of its own inherits: the fitted values of its generation's parts,
 // rounded, and used with a wide interval. docs/method.md §gemm.
 static const double defaults[GEN_COUNT][KERNEL_CONSTANT_COUNT] = {
-    [GEN_VOLTA] = {0.60, 0.95, 1.0, 64, 16, 0.30, 0.25, 0.82, 4e-6, 2e-5, 1e-3, 5e-2, 0.2},
-    [GEN_AMPERE] = {0.82, 0.95, 1.0, 64, 22, 0.50, 0.35, 0.82, 3e-6, 6e-6, 4e-4, 3e-2, 0.2},
-    [GEN_HOPPER] = {0.65, 0.95, 0.9, 64, 27, 0.45, 0.35, 0.84, 3e-6, 6e-6, 4e-4, 3e-2, 0.2},
-    [GEN_BLACKWELL] = {0.62, 0.95, 0.9, 64, 30, 0.45, 0.35, 0.86, 3e-6, 6e-6, 4e-4, 3e-2, 0.2},
-    [GEN_OTHER] = {0.55, 0.95, 0.9, 64, 27, 0.35, 0.25, 0.80, 4e-6, 8e-6, 5e-4, 4e-2, 0.2},
+    [GEN_VOLTA] = {0.55, 0.91, 1.0, 64, 16, 0.30, 0.25, 1.0, 1.0, 0.76, 4e-6, 2e-5, 5e-4, 3e-2,
+                   0.2},
+    [GEN_AMPERE] = {0.84, 0.91, 1.0, 64, 22, 0.57, 0.42, 0.85, 0.65, 0.80, 4e-6, 6e-6, 1e-4, 3e-2,
+                    0.2},
+    [GEN_HOPPER] = {0.67, 0.91, 0.95, 64, 27, 0.42, 0.33, 0.75, 0.5, 0.80, 4e-6, 6e-6, 1e-4, 3e-2,
+                    0.4},
+    [GEN_BLACKWELL] = {0.68, 0.91, 0.95, 64, 30, 0.50, 0.42, 0.7, 0.5, 0.80, 4e-6, 6e-6, 1e-4, 3e-2,
+                       0.4},
+    [GEN_OTHER] = {0.55, 0.91, 0.9, 64, 27, 0.35, 0.25, 0.8, 0.6, 0.78, 4e-6, 8e-6, 2e-4, 4e-2,
+                   0.3},
 };
 
 static enum generation generation_of(const struct gpu *g) {

@@ -15,7 +15,9 @@ enum kernel_constant {
     KERNEL_GEMM_HALF_TILES,     // 128 x 256 output tiles at which half the SMs idle
     KERNEL_ATTENTION_FORWARD_FRACTION, // fused attention over the dense peak, causal FLOPs
     KERNEL_ATTENTION_BACKWARD_FRACTION,
-    KERNEL_HBM_FRACTION, // share of the HBM rate that memory-bound kernels sustain
+    KERNEL_ATTENTION_OLD_FORWARD_RATIO,  // the first FlashAttention kernels, before torch 2.2, over
+    KERNEL_ATTENTION_OLD_BACKWARD_RATIO, // the present ones
+    KERNEL_HBM_FRACTION,                 // share of the HBM rate that memory-bound kernels sustain
     KERNEL_LAUNCH_S,     // GPU time of an empty kernel: launch gap, first and last wave
     KERNEL_ISSUE_S,      // host time per kernel
     KERNEL_UNIT_HOST_S,  // host time of a sharding wrapper's hooks, per unit and direction

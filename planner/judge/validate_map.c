@@ -203,11 +203,25 @@ static void map_torchtitan(const struct run_row *r, struct recipe *out) {
     out->embedding_group = out->expandable_segments = !old;
 }
 
+// A stated torch release, else the one of the package's images at that time.
+static void map_version(const struct run_row *r, struct recipe *out, struct arena *a) {
+    const char *at = r->framework_version != NULL ? strstr(r->framework_version, "torch 2.") : NULL;
+    if (recipe_is_deepspeed(out)) {
+        return;
+    }
+    if (at != NULL) {
+        at += strlen("torch ");
+        out->framework_version = arena_printf(a, "torch-%.*s", (int)strspn(at, "0123456789."), at);
+    } else if (has(r->framework, "llm-foundry")) {
+        out->framework_version = "torch-2.1"; // the published sweeps are of 2023
+    }
+}
+
 static enum offload offload_of(const char *text) {
     return has(text, "nvme") ? OFFLOAD_NVME : has(text, "cpu") ? OFFLOAD_CPU : OFFLOAD_NONE;
 }
 
-static void map_fields(const struct run_row *r, struct recipe *out) {
+static void map_fields(const struct run_row *r, struct recipe *out, struct arena *a) {
     out->seq = r->seq;
     out->micro_batch = r->micro_batch;
     out->grad_accum = r->grad_accum > 0 ? r->grad_accum : 1;
@@ -219,6 +233,7 @@ static void map_fields(const struct run_row *r, struct recipe *out) {
     map_recompute(r, out);
     map_kernels(r, out);
     map_torchtitan(r, out);
+    map_version(r, out, a);
     if (r->reduce_dtype != NULL && dtype_find(r->reduce_dtype, &out->reduce_dtype)) {
         out->reduce_dtype_given = true;
     }
@@ -274,7 +289,7 @@ bool validate_map_row(const struct run_row *row, struct arena *a, struct run_set
         return false;
     }
     recipe_defaults(s, &setup.recipe);
-    map_fields(row, &setup.recipe);
+    map_fields(row, &setup.recipe, a);
     if (!resolve(row, &setup.model, &setup.cluster, &setup.recipe, e)) {
         return false;
     }
