@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the command line's options change on a cluster.
 #include "base/units.h"
+#include "describe/cluster_fields.h"
 #include "describe/recipe_options.h"
 
 #include <string.h>
@@ -24,6 +25,32 @@ static bool parse_nvme(const char *text, double *read, double *write, struct err
     return err_set(e, ERR_USAGE, "--nvme %s: expected READ/WRITE, such as 12GB/s/6GB/s", text);
 }
 
+static bool apply_sets(const struct opt_texts *set, struct cluster *c, struct err *e) {
+    char path[128];
+    for (size_t i = 0; i < set->count; i++) {
+        const char *text = set->items[i], *eq = strchr(text, '=');
+        size_t n = eq ? (size_t)(eq - text) : 0;
+        if (!cluster_field_owns(text))
+            continue;
+        if (n == 0 || n >= sizeof path)
+            return err_set(e, ERR_USAGE, "--set %s: expected PATH=VALUE", text);
+        memcpy(path, text, n);
+        path[n] = '\0';
+        if (!cluster_field_set(c, path, eq + 1, e))
+            return false;
+    }
+    return true;
+}
+
+// Collective coefficients fitted on another network say nothing about this one.
+static void drop_fits(struct cluster *c) {
+    for (size_t i = 0; i < c->fit_count; i++)
+        if (c->fits[i].nodes > 1) {
+            c->fits = NULL;
+            c->fit_count = 0;
+        }
+}
+
 bool recipe_apply_cluster(const struct recipe_request *q, struct cluster *c, struct err *e) {
     struct cluster next = *c;
     double read = 0, write = 0;
@@ -35,6 +62,7 @@ bool recipe_apply_cluster(const struct recipe_request *q, struct cluster *c, str
         next.nic_bytes_per_s = figure_known(q->net_bytes_per_s * (double)next.gpus_per_node / nics,
                                             PROVENANCE_SPEC, "--net");
         next.nics_per_node = (uint64_t)nics;
+        drop_fits(&next);
     }
     if (q->given.host_memory)
         next.host_memory_bytes =
@@ -45,6 +73,8 @@ bool recipe_apply_cluster(const struct recipe_request *q, struct cluster *c, str
         next.nvme_read_bytes_per_s = figure_known(read, PROVENANCE_SPEC, "--nvme");
         next.nvme_write_bytes_per_s = figure_known(write, PROVENANCE_SPEC, "--nvme");
     }
+    if (!apply_sets(&q->set, &next, e))
+        return false;
     *c = next;
     return true;
 }

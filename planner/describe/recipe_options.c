@@ -2,6 +2,7 @@
 #include "describe/recipe_options.h"
 
 #include "base/units.h"
+#include "describe/cluster_fields.h"
 #include "describe/recipe_config.h"
 #include "describe/recipe_fields.h"
 #include "describe/version.h"
@@ -94,7 +95,9 @@ const struct opt recipe_options[] = {
     {"nvme", 0, OPT_STRING, Q(nvme), "READ/WRITE", 0, 0, NULL, NULL,
      "NVMe rates of one node, such as 12GB/s/6GB/s", CLUSTER, SIZE_MAX},
     {"set", 0, OPT_TEXTS, Q(set), "PATH=VALUE", 0, 0, NULL, NULL,
-     "set any recipe field by name, such as recipe.reduce_bucket_elements=5e7", RECIPE, SIZE_MAX},
+     "set any field by its path, such as recipe.reduce_bucket_elements=5e7 or "
+     "cluster.host_dram_bytes_per_s=300GB/s",
+     RECIPE, SIZE_MAX},
     {.name = NULL},
 };
 
@@ -206,6 +209,8 @@ static bool put_sets(struct apply *x, const struct opt_texts *set) {
         const char *text = set->items[i], *eq = strchr(text, '=');
         if (eq == NULL || eq == text)
             return err_set(x->e, ERR_USAGE, "--set %s: expected PATH=VALUE", text);
+        if (cluster_field_owns(text))
+            continue; // recipe_apply_cluster's
         const char *path = arena_printf(x->a, "%.*s", (int)(eq - text), text);
         if (!recipe_field_set(x->r, path, eq + 1, x->a, x->e))
             return false;

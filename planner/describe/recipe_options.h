@@ -34,7 +34,7 @@ struct recipe_request {
     uint64_t nodes, gpus, host_memory_bytes;
     double net_bytes_per_s;
     const char *nvme;     // "7GB/s/4GB/s"
-    struct opt_texts set; // --set recipe.NAME=VALUE
+    struct opt_texts set; // --set PATH=VALUE: recipe., cluster., gpu.
     struct recipe_given given;
 };
 
@@ -53,5 +53,5 @@ bool recipe_request_expand(const struct recipe_request *q, const struct model *m
 // Put the request's options over one recipe, noting their origins (o may be NULL).
 bool recipe_apply(const struct recipe_request *q, struct arena *a, struct recipe *r,
                   struct recipe_origins *o, struct err *e);
-// --nodes, --gpus, --net, --host-memory, --nvme over a cluster.
+// --nodes, --gpus, --net, --host-memory, --nvme and --set cluster.*, gpu.* over a cluster.
 bool recipe_apply_cluster(const struct recipe_request *q, struct cluster *c, struct err *e);
