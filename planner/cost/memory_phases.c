@@ -115,8 +115,9 @@ static double gather_in(const struct memory_parts *p, enum memory_phase phase) {
     const struct recipe *r = p->recipe;
     if (recipe_is_stage3(r))
         return stage3_gather(p);
-    if (!recipe_gathers(r))
-        return dequantised(p);
+    bool cast = r->strategy == STRATEGY_FSDP1_NOSHARD && p->gather_bytes < p->parameter_bytes;
+    if (!recipe_gathers(r)) // NO_SHARD computes on a 16-bit copy of everything
+        return dequantised(p) + (cast ? p->gather_bytes * p->sizes.trainable : 0);
     double root = memory_gathered_bytes(p) * p->sizes.root,
            unit = memory_gathered_bytes(p) * unit_elements(p);
     if (phase == PHASE_LOSS)

@@ -61,7 +61,7 @@ static void print_memory_row(const struct plan *p, int width, struct arena *a, F
             gib(b[MEMORY_PARAMS]), gib(b[MEMORY_GRADS]),
             gib(b[MEMORY_OPTIMIZER] + b[MEMORY_MASTER]), gib(b[MEMORY_GATHER]),
             gib(b[MEMORY_BUCKET]), gib(b[MEMORY_ACTIVATIONS]), gib(b[MEMORY_LOGITS]),
-            gib(m->allocated_peak_bytes), gib(m->reserved_high_bytes),
+            gib(m->allocated_peak_bytes), gib(m->reserved_bytes),
             (double)m->headroom_bytes / (double)UNITS_GIB, fits_state_names[m->fits_state]);
     fprintf(out, " %8s",
             p->min_gpus ? arena_printf(a, "%llu", (unsigned long long)p->min_gpus) : "none");
