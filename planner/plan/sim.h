@@ -13,7 +13,7 @@
 
 #define SIM_NONE UINT32_MAX
 #define SIM_DEMANDS_MAX 4
-#define SIM_DEPS_MAX 8
+#define SIM_DEPS_MAX 12
 
 struct sim_demand { // while it runs at full speed the task uses rate_per_s units/s of the resource
     uint32_t resource;

@@ -37,7 +37,7 @@ const struct step_op_info step_ops[STEP_OP_COUNT] = {
 };
 const char *const step_phase_names[STEP_PHASE_COUNT] = {"forward", "backward", "optimizer"};
 const char *const step_stream_names[STEP_STREAM_COUNT] = {
-    "compute", "copy", "collective", "replica",    "reduce",
+    "compute", "copy", "collective", "replica",    "reduce", "h2d",
     "d2h",     "cpu",  "nvme read",  "nvme write", "tensor",
 };
 
@@ -258,7 +258,8 @@ uint32_t step_copy(struct step_builder *b, const struct step_copy *c) {
                           .stream = c->stream,
                           .unit = c->unit,
                           .bytes = c->bytes,
-                          .seconds = c->bytes / rate + dma_setup_s * count,
+                          .seconds = c->bytes / rate * (c->slower > 0 ? c->slower : 1) +
+                                     dma_setup_s * count,
                           .issue_s = issue_kernel_s * count,
                           .issue_overlaps = count > 1,
                           .deps = {c->dep},
@@ -318,10 +319,18 @@ uint32_t step_compute(struct step_builder *b, uint32_t unit, bool backward) {
                           .high = c->duration_s > 0 ? c->high_s / c->duration_s : 1};
     demand(&t, RESOURCE_SM, 1);
     demand(&t, RESOURCE_HBM, c->memory_bytes / c->duration_s);
+    if (backward)
+        step_activation_in(b, unit);
     step_claim(b, backward ? k->backward_bytes : k->kept_bytes);
     if (backward)
         step_release(b, floor(k->backward_bytes) + floor(k->kept_bytes));
     uint32_t id = step_add(b, &t);
+    if (backward) {
+        b->before_last_backward = b->last_backward;
+        b->last_backward = id;
+    } else {
+        step_activation_out(b, unit, id);
+    }
     if (k->unit->kind == UNIT_BLOCK && (b->recipe->tp > 1 || b->recipe->cp > 1))
         step_stream_wait(b, STREAM_COMPUTE, exchange(b, unit, backward));
     return id;

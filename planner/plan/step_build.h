@@ -89,7 +89,9 @@ struct step_builder {
     double claim_bytes, free_bytes; // for the next task
     double kept_grad_bytes;         // gradients held until the optimizer is done
     double step_transient_bytes;    // the optimizer's own working memory
-    double hook_s;                  // host time to add to the next task issued
+    uint32_t activation_copy;       // last one to the host
+    uint32_t last_backward, before_last_backward; // compute tasks
+    double hook_s;                                // host time to add to the next task issued
 };
 
 // A task before it is added. Zero-initialised fields mean "no".
@@ -148,7 +150,7 @@ struct step_copy {
     enum step_op op;
     enum step_stream stream;
     bool to_device, host_blocking;
-    double bytes;
+    double bytes, slower;      // slower: times the pinned copy's duration; 0 = 1
     uint32_t unit, dep, count; // count: separate DMAs
 };
 uint32_t step_copy(struct step_builder *b, const struct step_copy *c);
@@ -159,6 +161,10 @@ uint32_t step_host(struct step_builder *b, enum step_op op, double seconds, doub
                    uint32_t dep);
 enum dtype step_dtype_of(double bytes); // the 16- or 32-bit float of that size
 
+// Activation offload, around a unit's compute task; nothing unless the recipe asks for it.
+void step_activation_out(struct step_builder *b, uint32_t unit, uint32_t compute);
+void step_activation_in(struct step_builder *b, uint32_t unit);
+
 // The strategies: micro-steps up to the end of the last backward.
 void step_build_fsdp2(struct step_builder *b);
 void step_build_fsdp1(struct step_builder *b);
@@ -167,5 +173,10 @@ void step_build_zero12(struct step_builder *b);
 bool step_build_zero3(struct step_builder *b, struct err *e);
 // Read or write by the NVMe swapper; `wait`: the host waits for its end.
 uint32_t step_swap(struct step_builder *b, bool read, double bytes, uint32_t dep, bool wait);
+// CPU Adam over `elements` of this rank while every rank of the node steps its own; `wait`: in the
+// training process, else in SuperOffload's.
+uint32_t step_adam(struct step_builder *b, double elements, uint32_t dep, bool wait);
+// SuperOffload steps sub-groups during backward: only without clipping.
+bool step_adam_in_backward(const struct recipe *r);
 // Clipping, optimizer on GPU or host, updated parameters.
 void step_build_optimizer(struct step_builder *b);

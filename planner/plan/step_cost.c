@@ -66,7 +66,7 @@ static void init_classes(struct step_builder *b) {
         if (k->unit->kind == UNIT_BLOCK)
             k->tensor_bytes = (double)(r->micro_batch * r->seq * b->model->hidden) / (double)r->cp *
                               dtype_bytes(recipe_activation_dtype(r));
-        if (b->memory)
+        if (b->memory || r->activation_offload)
             class_activations(b, k);
     }
 }
@@ -184,6 +184,7 @@ bool step_builder_init(struct step_builder *b, const struct step_request *q, str
         for (int k = 0; k < STEP_WAITS; k++)
             b->wait[i][k] = SIM_NONE;
     }
+    b->activation_copy = b->last_backward = b->before_last_backward = SIM_NONE;
     b->sim = sim_create(a, STEP_STREAM_COUNT, STEP_RESOURCE_COUNT);
     init_rates(b);
     init_classes(b);

@@ -76,8 +76,12 @@ static void optimize_on_gpu(struct step_builder *b, double elements) {
     step_add(b, &t);
 }
 
-// CPU Adam over this rank's elements while every rank of the node steps its own.
-static uint32_t adam_on_host(struct step_builder *b, double elements, uint32_t dep) {
+bool step_adam_in_backward(const struct recipe *r) {
+    return r->super_offload && r->clip <= 0 && recipe_is_stage3(r) &&
+           r->offload_optimizer == OFFLOAD_CPU;
+}
+
+uint32_t step_adam(struct step_builder *b, double elements, uint32_t dep, bool wait) {
     double node = elements * (double)b->ranks_per_node;
     struct figure f = compute_cpu_adam_s(b->cluster, b->recipe, node);
     double floor_s = elements * adam_bytes / b->rates.dram_bytes_per_s;
@@ -92,7 +96,7 @@ static uint32_t adam_on_host(struct step_builder *b, double elements, uint32_t d
         .high = f.value > 0 ? fmax(f.high / f.value, 1) : 1,
         .deps = {dep},
         .dep_count = 1,
-        .host_blocking = true,
+        .host_blocking = wait,
         .demands = {{RESOURCE_CORES, 1}, {RESOURCE_DRAM, elements * adam_bytes / seconds}},
         .demand_count = seconds > 0 ? 2 : 0};
     return step_add(b, &t);
@@ -133,7 +137,7 @@ static uint32_t step_sub_group(struct step_builder *b, double elements, uint32_t
     const struct recipe *r = b->recipe;
     if (r->clip > 0)
         dep = pass_on_host(b, elements * clip_bytes, dep);
-    dep = adam_on_host(b, elements, dep);
+    dep = step_adam(b, elements, dep, true);
     if (!recipe_is_deepspeed(r))
         return dep;
     dep = pass_on_host(b, elements * cast_bytes, dep);
@@ -181,6 +185,11 @@ static void optimize_on_host(struct step_builder *b) {
             sim_host_wait(b->sim, b->last[holders[i]]);
     if (r->offload_optimizer == OFFLOAD_NVME) {
         swap_sub_groups(b, count, each);
+        return;
+    }
+    if (step_adam_in_backward(r)) { // all that is left is to send the weights up
+        sim_host_wait(b->sim, b->last[STREAM_CPU]);
+        updated_to_gpu(b, held_elements(b), b->last[STREAM_CPU], true);
         return;
     }
     for (uint64_t i = 0; i < count; i++) {

@@ -11,6 +11,7 @@ enum step_stream {
     STREAM_COLLECTIVE, // communicator of the shard group (DDP: world): FIFO in issue order
     STREAM_REPLICA,    // communicator of the replica group
     STREAM_REDUCE,     // casts and copies around reductions
+    STREAM_H2D,        // activations on their way back
     STREAM_D2H,        // offloaded gradients and activations
     STREAM_CPU,        // host cores
     STREAM_NVME_READ,
@@ -65,7 +66,7 @@ enum step_phase { STEP_FORWARD, STEP_BACKWARD, STEP_OPTIMIZER, STEP_PHASE_COUNT 
 enum step_class { CLASS_COMPUTE, CLASS_COMM, CLASS_OFFLOAD, CLASS_COUNT };
 
 #define STEP_NO_UNIT UINT32_MAX
-#define STEP_WAITS 3
+#define STEP_WAITS 6
 
 // What a task is, beside what the engine needs of it.
 struct step_meta {

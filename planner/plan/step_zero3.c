@@ -179,7 +179,9 @@ static void offload_gradients(struct zero3_step *z, uint32_t unit, uint32_t dep,
     c.to_device = false;
     c.bytes = own * fp32_bytes;
     if (boundary)
-        step_copy(b, &c);
+        c.dep = step_copy(b, &c);
+    if (boundary && step_adam_in_backward(b->recipe))
+        step_adam(b, own, c.dep, false);
 }
 
 static void flush(struct zero3_step *z, uint32_t unit, bool boundary) {

@@ -81,6 +81,8 @@ static bool draw(uint64_t seed, struct drawn *d) {
     r->overlap_comm = (enum overlap)roll(seed, &at, 3);
     r->offload_optimizer = roll(seed, &at, 3) == 0 ? OFFLOAD_CPU : OFFLOAD_NONE;
     r->offload_param = roll(seed, &at, 4) == 0 ? OFFLOAD_CPU : OFFLOAD_NONE;
+    r->activation_offload = roll(seed, &at, 4) == 0;
+    r->super_offload = roll(seed, &at, 3) == 0;
     return recipe_resolve(r, d->model, &d->cluster, &e);
 }
 
