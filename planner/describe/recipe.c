@@ -283,7 +283,7 @@ static void resolve_types(struct recipe *r) {
 
 // ---- groups -------------------------------------------------------------------------------------
 
-static bool resolve_parallel(const struct recipe *r, struct err *e) {
+bool recipe_check_parallel(const struct recipe *r, struct err *e) {
     const struct {
         const char *option, *what;
         uint64_t size;
@@ -467,7 +467,7 @@ bool recipe_resolve(struct recipe *r, const struct model *m, const struct cluste
     assert((unsigned)r->strategy < STRATEGY_COUNT && (unsigned)r->precision < PRECISION_COUNT);
     struct recipe next = *r;
     next.framework = recipe_framework(next.strategy);
-    if (!resolve_parallel(&next, e) || !resolve_groups(&next, c, e))
+    if (!recipe_check_parallel(&next, e) || !resolve_groups(&next, c, e))
         return false;
     resolve_types(&next);
     if (!resolve_offload(&next, e) || !resolve_batch(&next, e) || !resolve_seq(&next, m, e) ||

@@ -304,7 +304,8 @@ bool recipe_request_expand(const struct recipe_request *q, const struct model *m
     if (q->framework_version && !version_warn(q->framework_version, a, &list.warnings, e))
         return false;
     for (size_t i = 0; i < list.count; i++)
-        if (!recipe_apply(q, a, &list.items[i], &list.origins[i], e))
+        if (!recipe_apply(q, a, &list.items[i], &list.origins[i], e) ||
+            !recipe_check_parallel(&list.items[i], e))
             return false;
     *out = list;
     return true;

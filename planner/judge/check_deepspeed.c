@@ -471,10 +471,30 @@ static void rule_nvme_checkpoint(struct check *k) {
                                   .fix = "save and load once before the long run"});
 }
 
+// deepspeedai/DeepSpeed pull request 7307.
+static void rule_copy_back(struct check *k) {
+    struct version v = {0};
+    struct err ignored = {0};
+    if (!stage12(k) || k->r->offload_optimizer != OFFLOAD_CPU ||
+        !version_parse(k->r->framework_version, &v, &ignored) || !version_before(&v, 0, 17, 0))
+        return;
+    double bytes = 4 * check_trainable(k);
+    check_add(k, (struct finding){.id = "offload-copy-back",
+                                  .severity = SEVERITY_WARNING,
+                                  .path = "recipe.offload_optimizer",
+                                  .text = "DeepSpeed before 0.17 copies updated weights back in "
+                                          "fp32: the step holds about three times the 16-bit "
+                                          "weights on the GPU",
+                                  .cost_bytes = bytes,
+                                  .fix = "DeepSpeed 0.17 or later"});
+}
+
 check_rule *const check_rules_deepspeed[] = {
-    rule_bucket_size,     rule_bucket_unit,       rule_overlap,           rule_stage2_accumulation,
-    rule_nvme_buffers,    rule_nvme_param_buffer, rule_swap_memory,       rule_ratio,
-    rule_super_offload,   rule_sub_groups,        rule_prefetch,          rule_persistence,
-    rule_live_parameters, rule_doubled_traffic,   rule_accumulation_type, rule_zero_init,
-    rule_moe_leaf,        rule_hierarchy,         rule_nvme_checkpoint,   NULL,
+    rule_bucket_size,         rule_bucket_unit,     rule_overlap,
+    rule_stage2_accumulation, rule_nvme_buffers,    rule_nvme_param_buffer,
+    rule_swap_memory,         rule_ratio,           rule_super_offload,
+    rule_sub_groups,          rule_prefetch,        rule_persistence,
+    rule_live_parameters,     rule_doubled_traffic, rule_accumulation_type,
+    rule_zero_init,           rule_moe_leaf,        rule_hierarchy,
+    rule_nvme_checkpoint,     rule_copy_back,       NULL,
 };
