@@ -73,6 +73,9 @@ static void save_norm(struct table *t, const char *input, const char *output, do
             save(t, "block input", e * width * u, KEEP_INPUT_ONLY);
         save(t, input, 4 * width * u, KEEP_PLAIN); // Hugging Face norms in fp32
         save(t, "normalised", e * width * u, KEEP_PLAIN);
+        save(t, "norm statistics", 4 * u, KEEP_PLAIN);
+    } else if (!t->compiled && !t->megatron) {
+        save(t, "norm statistics", 8 * u, KEEP_PLAIN); // mean and reciprocal deviation, fp32
     }
     if (output && !t->compiled)
         save(t, output, e * width * u, KEEP_PLAIN);
@@ -90,9 +93,13 @@ static void save_attention_product(struct table *t) {
         save(t, "log-sum-exp", 4 * dim(t->m->heads) * t->split, KEEP_OP);
         return;
     }
-    if (!t->megatron && e < 4)
+    if (t->megatron) {
+        save(t, "softmax", e * scores, KEEP_ATTENTION);
+    } else { // softmax runs in fp32; without dropout its 16-bit copy is the matmul's operand
         save(t, "softmax in fp32", 4 * scores, KEEP_ATTENTION);
-    save(t, "softmax", e * scores, KEEP_ATTENTION);
+        if (e < 4 && t->m->dropout <= 0)
+            save(t, "softmax", e * scores, KEEP_ATTENTION);
+    }
     if (t->m->dropout > 0) {
         save(t, "attention dropout mask", scores, KEEP_ATTENTION);
         save(t, "dropped softmax", e * scores, KEEP_ATTENTION);

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saved tensors against Megatron's published formulas and counted layers; docs/method.md
 // §activations.
+#include "base/json.h"
 #include "cost/activation.h"
 
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -125,7 +128,7 @@ static void llama_layer_by_hand(void **state) {
     struct model m = llama_8b();
     struct recipe r = one_token();
     const double h = 4096, f = 14336, kv = 1024, lse = 4 * 32;
-    double norms = 2 * (4 * h + 2 * h + 2 * h);
+    double norms = 2 * (4 * h + 2 * h + 2 * h + 4);
     near((double)activation_layer_kept_bytes(&m, &r, false), norms + 4 * 2 * h + lse + 4 * 2 * f,
          1e-9, "eager");
     r.compile = true;
@@ -196,11 +199,66 @@ static void context_parallel_splits_tokens(void **state) {
     near((double)activation_layer_kept_bytes(&m, &r, false), whole / 8, 1e-9, "cp");
 }
 
+static uint64_t field(struct json_node o, const char *key) {
+    uint64_t v = 0;
+    assert_true(json_get_u64(o, key, true, &v, NULL));
+    return v;
+}
+
+static const char *word(struct json_node o, const char *key) {
+    const char *v = NULL;
+    assert_true(json_get_string(o, key, true, &v, NULL));
+    return v;
+}
+
+static double from_golden(struct json_node o) {
+    double dropout = 0;
+    assert_true(json_get_double(o, "dropout", true, &dropout, NULL));
+    bool llama = strcmp(word(o, "arch"), "llama") == 0;
+    struct model m = {.architecture = word(o, "arch"),
+                      .layers = 1,
+                      .hidden = field(o, "hidden"),
+                      .ffn = field(o, "ffn"),
+                      .heads = field(o, "heads"),
+                      .kv_heads = field(o, "kv_heads"),
+                      .block_norms = 2,
+                      .gated_mlp = llama,
+                      .norm = llama ? NORM_RMS : NORM_LAYER,
+                      .dropout = dropout};
+    m.head_dim = m.hidden / m.heads;
+    struct recipe r = one_token();
+    r.seq = field(o, "seq");
+    r.attention = strcmp(word(o, "attention"), "math") == 0 ? ATTENTION_MATH : ATTENTION_FLASH;
+    assert_true(dtype_find(word(o, "dtype"), &r.compute_dtype));
+    return (double)activation_layer_kept_bytes(&m, &r, false) / (double)r.seq;
+}
+
+// What torch's saved-tensor hooks count in a block: tests/oracle/saved_tensors.py.
+static void torch_saves_as_much(void **state) {
+    (void)state;
+    char path[4096];
+    struct err e = {0};
+    struct json_node cases;
+    snprintf(path, sizeof path, "%s/tests/oracle/golden/saved_tensors.json",
+             getenv("SHARDPLAN_SOURCE_ROOT"));
+    struct json_doc *doc = json_read_file(path, &e);
+    if (!doc)
+        fail_msg("%s", e.text);
+    assert_true(json_find(json_root(doc), "cases", &cases) && json_size(cases) >= 5);
+    for (size_t i = 0; i < json_size(cases); i++) {
+        double counted = 0;
+        assert_true(json_get_double(json_at(cases, i), "bytes_per_token", true, &counted, NULL));
+        near(from_golden(json_at(cases, i)), counted, 1e-9, "bytes per token");
+    }
+    json_destroy(doc);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(megatron_formula),    cmocka_unit_test(megatron_figures),
         cmocka_unit_test(llama_layer_by_hand), cmocka_unit_test(every_n_counts_layers),
         cmocka_unit_test(logits_by_loss),      cmocka_unit_test(context_parallel_splits_tokens),
+        cmocka_unit_test(torch_saves_as_much),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
