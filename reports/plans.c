@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#define TABLE_OPEN 24 // rows shown without asking
+
 static const char *offload_words(struct view plan, struct arena *a) {
     const char *optimizer = view_string(plan, "recipe.offload_optimizer");
     const char *param = view_string(plan, "recipe.offload_param");
@@ -35,12 +37,22 @@ static const struct {
     const char *path, *format;
     char once;
 } knobs[] = {
-    {"recipe.micro_batch", "mb %.0f", 0}, {"recipe.world", "%.0f GPUs", 'g'},
-    {"gpus", "%.0f GPUs", 'g'},           {"cluster.gpus", "%.0f GPUs", 'g'},
-    {"nodes", "%.0f nodes", 'g'},         {"cluster.nodes", "%.0f nodes", 'g'},
-    {"recipe.grad_accum", "acc %.0f", 0}, {"recipe.shard_group", "S %.0f", 0},
+    {"recipe.micro_batch", "mb %.0f", 0},
+    {"recipe.world", "%.0f GPUs", 'g'},
+    {"gpus", "%.0f GPUs", 'g'},
+    {"cluster.gpus", "%.0f GPUs", 'g'},
+    {"nodes", "%.0f nodes", 'g'},
+    {"recipe.grad_accum", "acc %.0f", 0},
+    {"recipe.reduce_bucket_elements", "bucket %.3g", 0},
+    {"recipe.prefetch_bucket_elements", "prefetch %.3g", 0},
+    {"recipe.max_live_elements", "live %.3g", 0},
+    {"recipe.persistence_elements", "persist %.3g", 0},
 };
-static const char *const word_knobs[] = {"recipe.recompute", "recipe.precision", "recipe.loss"};
+static const struct {
+    const char *path, *format;
+} word_knobs[] = {{"recipe.recompute", "recompute %.30s"},
+                  {"recipe.precision", "%.30s"},
+                  {"recipe.loss", "loss %.30s"}};
 
 static bool number_differs(const struct plans *s, const char *path) {
     for (size_t i = 1; i < s->count; i++) {
@@ -68,9 +80,23 @@ static bool labels_unique(const struct plans *s) {
     return true;
 }
 
-static void extend_labels(struct plans *s) {
+static void extend_by_words(struct plans *s) {
+    for (size_t k = 0; k < sizeof word_knobs / sizeof *word_knobs && !labels_unique(s); k++) {
+        if (!word_differs(s, word_knobs[k].path))
+            continue;
+        for (size_t i = 0; i < s->count; i++) {
+            char text[64] = "?";
+            const char *word = view_string(s->items[i], word_knobs[k].path);
+            if (word)
+                snprintf(text, sizeof text, word_knobs[k].format, word);
+            s->labels[i] = arena_printf(s->items[i].arena, "%s, %s", s->labels[i], text);
+        }
+    }
+}
+
+static void extend_by_numbers(struct plans *s, size_t from, size_t to) {
     char used = 0;
-    for (size_t k = 0; k < sizeof knobs / sizeof *knobs && !labels_unique(s); k++) {
+    for (size_t k = from; k < to && !labels_unique(s); k++) {
         if ((knobs[k].once && knobs[k].once == used) || !number_differs(s, knobs[k].path))
             continue;
         used = knobs[k].once ? knobs[k].once : used;
@@ -82,15 +108,6 @@ static void extend_labels(struct plans *s) {
             s->labels[i] = arena_printf(s->items[i].arena, "%s, %s", s->labels[i], text);
         }
     }
-    for (size_t k = 0; k < sizeof word_knobs / sizeof *word_knobs && !labels_unique(s); k++) {
-        if (!word_differs(s, word_knobs[k]))
-            continue;
-        for (size_t i = 0; i < s->count; i++) {
-            const char *word = view_string(s->items[i], word_knobs[k]);
-            s->labels[i] =
-                arena_printf(s->items[i].arena, "%s, %s", s->labels[i], word ? word : "?");
-        }
-    }
 }
 
 struct plans plans_read(struct view array, double recommended) {
@@ -98,11 +115,14 @@ struct plans plans_read(struct view array, double recommended) {
     size_t i = 0;
     s.items = arena_array(array.arena, s.count + 1, sizeof *s.items);
     s.labels = arena_array(array.arena, s.count + 1, sizeof *s.labels);
+    s.titles = arena_array(array.arena, s.count + 1, sizeof *s.titles);
     for (const cJSON *c = view_first(array); c; c = c->next, i++) {
         s.items[i] = view_member(array, c, i);
-        s.labels[i] = strategy_label(s.items[i]);
+        s.labels[i] = s.titles[i] = strategy_label(s.items[i]);
     }
-    extend_labels(&s);
+    extend_by_numbers(&s, 0, 6);
+    extend_by_words(&s);
+    extend_by_numbers(&s, 6, sizeof knobs / sizeof *knobs);
     if (recommended >= 0 && recommended < (double)s.count)
         s.recommended = (size_t)recommended;
     return s;
@@ -132,13 +152,15 @@ size_t plans_fastest(const struct plans *s) {
     return best;
 }
 
-static bool add_pick(size_t *picked, size_t *n, size_t index) {
-    for (size_t i = 0; i < *n; i++)
-        if (picked[i] == index)
-            return false;
-    if (*n < PLANS_SHOWN)
-        picked[(*n)++] = index;
-    return true;
+const char *plans_name(const struct plans *s, size_t index) {
+    return s->count > PLANS_SHOWN ? s->titles[index] : s->labels[index];
+}
+
+static bool title_picked(const struct plans *s, const size_t *picked, size_t n, size_t index) {
+    for (size_t i = 0; i < n; i++)
+        if (picked[i] == index || strcmp(s->titles[picked[i]], s->titles[index]) == 0)
+            return true;
+    return false;
 }
 
 size_t plans_pick(const struct plans *s, size_t picked[PLANS_SHOWN]) {
@@ -149,12 +171,12 @@ size_t plans_pick(const struct plans *s, size_t picked[PLANS_SHOWN]) {
         return n;
     }
     if (s->recommended != SIZE_MAX)
-        add_pick(picked, &n, s->recommended);
-    for (size_t i = 0; i < s->count; i++)
-        if (strcmp(plans_fits(s->items[i]), "no") != 0)
-            add_pick(picked, &n, i);
-    for (size_t i = 0; i < s->count; i++)
-        add_pick(picked, &n, i);
+        picked[n++] = s->recommended;
+    for (int fitting = 1; fitting >= 0; fitting--)
+        for (size_t i = 0; i < s->count && n < PLANS_SHOWN; i++)
+            if ((strcmp(plans_fits(s->items[i]), "no") != 0) == fitting &&
+                !title_picked(s, picked, n, i))
+                picked[n++] = i;
     return n;
 }
 
@@ -200,8 +222,6 @@ static void table_row(struct page *p, const struct plans *s, size_t i) {
     html_raw(h, "</td><td>");
     show_value(h, plan, "memory.allocated_peak_bytes");
     html_raw(h, "</td><td>");
-    show_value(h, plan, "memory.capacity_bytes");
-    html_raw(h, "</td><td>");
     headroom_cell(p, plan);
     for (size_t k = 0; k < sizeof cells / sizeof *cells; k++) {
         html_raw(h, "</td><td>");
@@ -212,15 +232,28 @@ static void table_row(struct page *p, const struct plans *s, size_t i) {
     html_raw(h, "</td></tr>\n");
 }
 
-void plans_table(struct page *p, const struct plans *s, const char *caption) {
+static void table_part(struct page *p, const struct plans *s, const char *caption, size_t from,
+                       size_t to) {
     struct html *h = &p->html;
+    html_raw(h, "<div class=plans>");
     show_table_open(h, caption);
     html_raw(h, "<thead><tr><th scope=col>Plan<th scope=col>Fits<th scope=col>Peak<br>allocated"
-                "<th scope=col>Capacity<th scope=col>Headroom<th scope=col>Fewest<br>GPUs"
+                "<th scope=col>Headroom<th scope=col>Fewest<br>GPUs"
                 "<th scope=col>Step<th scope=col>Tokens/s<br>per GPU<th scope=col>MFU"
                 "<th scope=col>Bound by<th scope=col>Known by</tr></thead><tbody>\n");
-    for (size_t i = 0; i < s->count; i++)
+    for (size_t i = from; i < to; i++)
         table_row(p, s, i);
     html_raw(h, "</tbody>");
     show_table_close(h);
+    html_raw(h, "</div>");
+}
+
+void plans_table(struct page *p, const struct plans *s, const char *caption) {
+    size_t open = s->count > TABLE_OPEN + 8 ? TABLE_OPEN : s->count;
+    table_part(p, s, caption, 0, open);
+    if (open == s->count)
+        return;
+    html_printf(&p->html, "<details><summary>The other %zu plans</summary>\n", s->count - open);
+    table_part(p, s, "The other plans", open, s->count);
+    html_raw(&p->html, "</details>\n");
 }
