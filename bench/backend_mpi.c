@@ -30,6 +30,7 @@ struct mpi_state {
     void *send_base, *receive_base;
     uint64_t sent_bytes;           // by the ring since prepare
     uint64_t counted_bytes, timed; // of it, in timed iterations
+    uint64_t sampled;              // iterations of every rank, warm-up included
     double wire_bytes;             // sent by this node while timing; counted by its first rank
 };
 
@@ -152,7 +153,7 @@ static bool mpi_prepare(void *state, const struct bench_point *p, struct err *e)
     struct mpi_state *s = state;
     s->point = p;
     s->wire_bytes = 0;
-    s->sent_bytes = s->counted_bytes = s->timed = 0;
+    s->sent_bytes = s->counted_bytes = s->timed = s->sampled = 0;
     s->ring.sent_bytes = &s->sent_bytes;
     choose_members(s);
     if (!choose_type(s, p->dtype, e))
@@ -238,20 +239,29 @@ static bool one(void *context, struct err *e) {
     return true;
 }
 
-static bool mpi_sample(void *state, size_t count, double *samples_s, struct err *e) {
-    struct mpi_state *s = state;
-    bool counts = s->ranks->nodes > 1 && s->ranks->local_rank == 0;
-    uint64_t before = counts ? inventory_network_sent_bytes() : 0;
-    bool ok = true;
+static bool time_all(struct mpi_state *s, size_t count, double *samples_s, struct err *e) {
+    uint64_t sent = s->sent_bytes;
     if (s->comm == MPI_COMM_NULL) {
         for (size_t i = 0; i < count; i++)
             samples_s[i] = BENCH_IDLE_S;
-    } else {
-        uint64_t sent = s->sent_bytes;
-        ok = clock_time(one, s, count, samples_s, e);
-        s->timed += count;
-        s->counted_bytes += s->sent_bytes - sent;
+        return true;
     }
+    bool ok = clock_time(one, s, count, samples_s, e);
+    s->timed += count;
+    s->counted_bytes += s->sent_bytes - sent;
+    return ok;
+}
+
+static bool mpi_sample(void *state, size_t count, double *samples_s, struct err *e) {
+    struct mpi_state *s = state;
+    bool several = s->ranks->nodes > 1, counts = several && s->ranks->local_rank == 0;
+    uint64_t before = counts ? inventory_network_sent_bytes() : 0;
+    bool ok = time_all(s, count, samples_s, e);
+    s->sampled += count;
+    // A finished send may still wait in a queue of this host; once everybody has everything, it
+    // does not.
+    if (several)
+        s->ranks->barrier();
     if (counts)
         s->wire_bytes += (double)(inventory_network_sent_bytes() - before);
     return ok;
@@ -349,7 +359,8 @@ static void mpi_describe(void *state, struct measure_result *r) {
     for (int i = 0; i < s->ranks->count; i++)
         sum += all[i];
     free(all);
-    r->wire_bytes = sum;
+    // The counters also saw the warm-up.
+    r->wire_bytes = sum / (double)s->sampled * (double)r->iterations;
 }
 
 const struct backend backend_mpi = {

@@ -101,7 +101,7 @@ bool run_points(struct run *r, const struct backend *b, const struct point_list 
     for (size_t i = 0; ok && i < points->count; i++) {
         struct measure_result id;
         harness_identify(&h, &points->items[i], &id);
-        if (already_done(r, &id)) {
+        if (!r->again && already_done(r, &id)) {
             tally.measured++;
             continue;
         }

@@ -23,6 +23,7 @@ struct run {
     struct signals *signals;
     struct sink *sink;
     FILE *progress;         // a terminal, or NULL
+    bool again;             // also points that have a result already
     uint64_t wrong;         // elements found wrong so far
     struct opt_texts notes; // sentences for the reader: what was waived, what is slow
 };

@@ -88,12 +88,34 @@ static bool left_out_of(const struct measure_result *m, uint64_t ranks, uint64_t
     return true;
 }
 
+// The best that was seen: other load on a machine slows a pair down, nothing speeds it up.
+static double best_rate(const struct measure_result *r) {
+    bool known = r->min_s > 0 && r->median_s > 0;
+    return r->busbw_bytes_per_s * (known ? r->median_s / r->min_s : 1);
+}
+
 static void name_rank(struct tournament *t, uint64_t rank) {
     for (size_t i = 0; i < t->slow_rank_count; i++)
         if (t->slow_ranks[i] == rank)
             return;
     if (t->slow_rank_count < 16)
         t->slow_ranks[t->slow_rank_count++] = rank;
+}
+
+// The best of all measurements of the same pair.
+static double best_of_pair(const struct measurement *m, const struct measure_result *pair) {
+    double best = 0;
+    for (size_t i = 0; i < m->count; i++)
+        if (m->results[i].group != NULL && strcmp(m->results[i].group, pair->group) == 0)
+            best = fmax(best, best_rate(&m->results[i]));
+    return best;
+}
+
+static bool named(const struct tournament *t, uint64_t a, uint64_t b) {
+    for (size_t i = 0; i < t->slow_pair_count; i++)
+        if (t->slow_pairs[i][0] == a && t->slow_pairs[i][1] == b)
+            return true;
+    return false;
 }
 
 // A slow rank is slow with everybody: its best pair is below the best pair of the median rank.
@@ -104,8 +126,8 @@ static void judge_pairs(const struct measurement *m, uint64_t ranks, double *bes
     for (size_t i = 0; i < m->count; i++) {
         if (!pair_of(&m->results[i], ranks, &a, &b))
             continue;
-        best[a] = fmax(best[a], m->results[i].busbw_bytes_per_s);
-        best[b] = fmax(best[b], m->results[i].busbw_bytes_per_s);
+        best[a] = fmax(best[a], best_rate(&m->results[i]));
+        best[b] = fmax(best[b], best_rate(&m->results[i]));
     }
     double *sorted = malloc(ranks * sizeof(*sorted));
     if (sorted == NULL)
@@ -120,8 +142,8 @@ static void judge_pairs(const struct measurement *m, uint64_t ranks, double *bes
             name_rank(t, i);
     for (size_t i = 0; n > 2 && i < m->count; i++) {
         if (!pair_of(&m->results[i], ranks, &a, &b) ||
-            !(m->results[i].busbw_bytes_per_s < SLOW_SHARE * fmin(best[a], best[b])) ||
-            t->slow_pair_count == 16)
+            !(best_of_pair(m, &m->results[i]) < SLOW_SHARE * fmin(best[a], best[b])) ||
+            named(t, a, b) || t->slow_pair_count == 16)
             continue;
         t->slow_pairs[t->slow_pair_count][0] = a;
         t->slow_pairs[t->slow_pair_count++][1] = b;
@@ -137,12 +159,12 @@ static void judge_left_out(const struct measurement *m, uint64_t ranks, struct t
         abort();
     for (size_t i = 0; i < m->count; i++)
         if (left_out_of(&m->results[i], ranks, &out))
-            busbw[n++] = m->results[i].busbw_bytes_per_s;
+            busbw[n++] = best_rate(&m->results[i]);
     double usual = n > 2 ? stats_median(busbw, n) : INFINITY;
     free(busbw);
     for (size_t i = 0; i < m->count; i++)
         if (left_out_of(&m->results[i], ranks, &out) &&
-            usual < SLOW_SHARE * m->results[i].busbw_bytes_per_s)
+            usual < SLOW_SHARE * best_rate(&m->results[i]))
             name_rank(t, out);
 }
 
@@ -154,6 +176,23 @@ void tournament_find(const struct measurement *m, uint64_t ranks, struct tournam
     judge_pairs(m, ranks, best, out);
     judge_left_out(m, ranks, out);
     free(best);
+}
+
+void tournament_add_suspects(struct run *r, struct point_list *list) {
+    struct tournament t = {0};
+    if (r->ranks->rank == 0)
+        tournament_find(sink_results(r->sink), (uint64_t)r->ranks->count, &t);
+    r->ranks->broadcast(&t, sizeof(t), 0);
+    struct point_list all = {0};
+    tournament_add_pairs(r, &all);
+    for (size_t i = 0; i < all.count; i++) {
+        const struct bench_point *p = &all.items[i];
+        bool suspect = named(&t, p->first, p->second);
+        for (size_t k = 0; k < t.slow_rank_count; k++)
+            suspect |= t.slow_ranks[k] == p->first || t.slow_ranks[k] == p->second;
+        if (suspect)
+            run_add_point(r, list, p);
+    }
 }
 
 void tournament_judge(struct run *r) {

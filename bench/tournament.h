@@ -9,6 +9,9 @@
 void tournament_add_pairs(struct run *r, struct point_list *list);
 void tournament_add_leave_one_out(struct run *r, struct point_list *list);
 
+// Pairs that the results so far would name: a second look before anybody is blamed.
+void tournament_add_suspects(struct run *r, struct point_list *list);
+
 // Rank 0: adds a note for each slow pair and node, or one that there is none.
 void tournament_judge(struct run *r);
 
