@@ -123,6 +123,24 @@ static void times_add_up_and_links_bound_what_is_exposed(void **state) {
     assert_true(ran > RECIPES / 3);
 }
 
+static void no_step_beats_its_longest_path_or_its_busiest_resource(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < RECIPES / 2; seed++) {
+        struct drawn d;
+        struct step_builder b;
+        struct sim_result r;
+        struct err e = {0};
+        if (!draw(seed, &d))
+            continue;
+        arena_reset(w.scratch);
+        struct step_request q = {.model = d.model, .cluster = &d.cluster, .recipe = &d.recipe};
+        assert_true(step_build(&q, w.scratch, &b, &e));
+        assert_true(sim_run(b.sim, NULL, w.scratch, &r, &e));
+        assert_true(r.end_s >= sim_lower_bound_s(b.sim, w.scratch) * (1 - 1e-12));
+        assert_int_equal(r.memory_end_bytes, 0);
+    }
+}
+
 static void all_memory_taken_is_given_back(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < RECIPES / 2; seed++) {
@@ -296,6 +314,7 @@ static void bytes_moved_are_those_of_the_volume(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(times_add_up_and_links_bound_what_is_exposed),
+        cmocka_unit_test(no_step_beats_its_longest_path_or_its_busiest_resource),
         cmocka_unit_test(all_memory_taken_is_given_back),
         cmocka_unit_test(the_same_recipe_gives_the_same_bytes),
         cmocka_unit_test(bytes_moved_are_those_of_the_volume),
