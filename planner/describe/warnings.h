@@ -12,6 +12,7 @@ enum warning_kind {
     WARNING_DEPRECATED, // old name or form
     WARNING_REFUSED,    // the framework itself stops here (only from a lenient reader)
     WARNING_ASSUMED,    // the file leaves it open; a value was taken
+    WARNING_LEFT_OUT,   // a line or row that could not be read, or contradicts the rest
     WARNING_KIND_COUNT
 };
 

@@ -148,6 +148,7 @@ static void add_reader_findings(struct check *k) {
         [WARNING_DEPRECATED] = {"deprecated-key", SEVERITY_WARNING, "use the current name"},
         [WARNING_REFUSED] = {"refused", SEVERITY_ERROR, "correct the value or the key"},
         [WARNING_ASSUMED] = {"assumed", SEVERITY_INFO, NULL},
+        [WARNING_LEFT_OUT] = {"left-out", SEVERITY_WARNING, NULL},
     };
     for (size_t i = 0; i < k->warnings.count; i++) {
         const struct warning *w = &k->warnings.items[i];

@@ -4,6 +4,7 @@
 #include "base/kinds.h"
 #include "base/units.h"
 #include "describe/catalog.h"
+#include "render/catalog_import.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -11,9 +12,29 @@
 static const char *const help[] = {
     "list [models|gpus|clusters]: names, and other names they answer to",
     "show [models|gpus|clusters] NAME: the file, with the source of every figure",
+    "import FILE...: nccl-tests, nvidia-smi topo, NCCL XML, nvbandwidth, fio, "
+    "p2pBandwidthLatencyTest, gdsio",
     NULL,
 };
-static const struct opt *const tables[] = {output_options_at_zero, NULL};
+static const struct opt import_options[] = {
+    {.name = "op",
+     .type = OPT_STRING,
+     .offset = offsetof(struct import_request, op),
+     .argument = "COLLECTIVE",
+     .help = "the collective of an nccl-tests table that does not say",
+     .group = "Import",
+     .given_offset = SIZE_MAX},
+    {.name = "out",
+     .letter = 'o',
+     .type = OPT_STRING,
+     .offset = offsetof(struct import_request, out),
+     .argument = "FILE",
+     .help = "where the measurement or topology goes",
+     .group = "Import",
+     .given_offset = SIZE_MAX},
+    {.name = NULL},
+};
+static const struct opt *const tables[] = {import_options, output_options_at_zero, NULL};
 static const char *const examples[] = {
     "shardplan catalog list models",
     "shardplan catalog show gpus h100-sxm5-80gb",
@@ -22,7 +43,7 @@ static const char *const examples[] = {
 const struct opt_command catalog_command_options = {
     .name = "catalog",
     .summary = "the models, GPUs and clusters that come with shardplan",
-    .positional = "list|show [models|gpus|clusters] [NAME]",
+    .positional = "list|show|import [models|gpus|clusters] [NAME|FILE...]",
     .positional_help = help,
     .tables = tables,
     .examples = examples,
@@ -115,7 +136,7 @@ static bool show(struct cli *cli) {
 }
 
 static int run(struct cli *cli, int argc, char **argv) {
-    struct output_request o = {0};
+    struct import_request o = {0};
     if (!cli_parse(cli, &catalog_command_options, argc, argv, &o))
         return cli->status;
     const char *verb = cli->rest.count ? cli->rest.items[0] : "";
@@ -124,8 +145,11 @@ static int run(struct cli *cli, int argc, char **argv) {
         ok = list(cli);
     else if (strcmp(verb, "show") == 0)
         ok = show(cli);
+    else if (strcmp(verb, "import") == 0)
+        ok = catalog_import(cli, &o);
     else
-        err_set(&cli->err, ERR_USAGE, "catalog takes list or show; see shardplan catalog --help");
+        err_set(&cli->err, ERR_USAGE,
+                "catalog takes list, show or import; see shardplan catalog --help");
     return ok ? EXIT_YES : cli_fail(cli);
 }
 
