@@ -31,15 +31,15 @@ enum generation { GEN_VOLTA, GEN_AMPERE, GEN_HOPPER, GEN_BLACKWELL, GEN_OTHER, G
 // What a part without figures of its own inherits: the fitted values of its generation's parts,
 // rounded, and used with a wide interval. docs/method.md §gemm.
 static const double defaults[GEN_COUNT][KERNEL_CONSTANT_COUNT] = {
-    [GEN_VOLTA] = {0.55, 0.91, 1.0, 64, 16, 0.30, 0.25, 1.0, 1.0, 0.76, 4e-6, 2e-5, 5e-4, 3e-2,
+    [GEN_VOLTA] = {0.55, 0.91, 1.0, 64, 16, 0.30, 0.25, 1.0, 1.0, 0.76, 4e-6, 2e-5, 5e-4, 1e-2,
                    0.2},
-    [GEN_AMPERE] = {0.84, 0.91, 1.0, 64, 22, 0.57, 0.42, 0.85, 0.65, 0.80, 4e-6, 6e-6, 1e-4, 3e-2,
+    [GEN_AMPERE] = {0.84, 0.91, 1.0, 64, 22, 0.57, 0.42, 0.85, 0.65, 0.80, 4e-6, 6e-6, 1e-4, 1e-2,
                     0.2},
-    [GEN_HOPPER] = {0.67, 0.91, 0.95, 64, 27, 0.42, 0.33, 0.75, 0.5, 0.80, 4e-6, 6e-6, 1e-4, 3e-2,
+    [GEN_HOPPER] = {0.67, 0.91, 0.95, 64, 27, 0.42, 0.33, 0.75, 0.5, 0.80, 4e-6, 6e-6, 1e-4, 1e-2,
                     0.4},
-    [GEN_BLACKWELL] = {0.68, 0.91, 0.95, 64, 30, 0.50, 0.42, 0.7, 0.5, 0.80, 4e-6, 6e-6, 1e-4, 3e-2,
+    [GEN_BLACKWELL] = {0.68, 0.91, 0.95, 64, 30, 0.50, 0.42, 0.7, 0.5, 0.80, 4e-6, 6e-6, 1e-4, 1e-2,
                        0.4},
-    [GEN_OTHER] = {0.55, 0.91, 0.9, 64, 27, 0.35, 0.25, 0.8, 0.6, 0.78, 4e-6, 8e-6, 2e-4, 4e-2,
+    [GEN_OTHER] = {0.55, 0.91, 0.9, 64, 27, 0.35, 0.25, 0.8, 0.6, 0.78, 4e-6, 8e-6, 2e-4, 1e-2,
                    0.3},
 };
 
