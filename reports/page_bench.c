@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measurements: bus bandwidth against size, pairs of nodes, and every result as a row.
+#include "bench.h"
 #include "chart.h"
-#include "page.h"
 
 #include "base/kinds.h"
 #include "base/units.h"
@@ -40,7 +40,7 @@ static struct curve identity(const cJSON *r) {
                           .ranks = view_item_number(r, "ranks")};
 }
 
-static double rate_of(const cJSON *r) {
+double bench_rate(const cJSON *r) {
     double bus = view_item_number(r, "busbw_bytes_per_s");
     return isnan(bus) ? view_item_number(r, "algbw_bytes_per_s") : bus;
 }
@@ -67,7 +67,7 @@ static struct curve *find_curve(struct curve *curves, size_t *n, const cJSON *r,
     return &curves[(*n)++];
 }
 
-static bool is_collective(const cJSON *r) {
+bool bench_is_collective(const cJSON *r) {
     static const char *const kinds[] = {"all_gather", "reduce_scatter", "all_reduce", "all_to_all",
                                         "broadcast",  "reduce",         "send_recv"};
     const char *kind = view_item_string(r, "kind");
@@ -84,13 +84,13 @@ static bool is_pair_group(const cJSON *r) {
     return kind && strcmp(kind, "send_recv") == 0 && comma && !strchr(comma + 1, ',');
 }
 
-static bool is_pair(const cJSON *r) {
+bool bench_is_pair(const cJSON *r) {
     return is_pair_group(r) || cJSON_GetObjectItemCaseSensitive(r, "pair") != NULL ||
            (view_item_string(r, "from") && view_item_string(r, "to"));
 }
 
 static void add_point(struct curve *c, const cJSON *r) {
-    double rate = rate_of(r), median = view_item_number(r, "median_s");
+    double rate = bench_rate(r), median = view_item_number(r, "median_s");
     double slow = view_item_number(r, "p95_s"), fast = view_item_number(r, "p05_s");
     size_t at = c->count++;
     while (at > 0 && c->x[at - 1] > size_of(r)) {
@@ -123,7 +123,8 @@ static const char *curve_name(const struct curve *c, struct arena *a) {
 static size_t collect(struct view results, bool collectives, struct curve *curves) {
     size_t n = 0;
     for (const cJSON *r = view_first(results); r; r = r->next) {
-        if (is_collective(r) != collectives || is_pair(r) || !(size_of(r) > 0) || !(rate_of(r) > 0))
+        if (bench_is_collective(r) != collectives || bench_is_pair(r) || !(size_of(r) > 0) ||
+            !(bench_rate(r) > 0))
             continue;
         struct curve *c = find_curve(curves, &n, r, results);
         if (c)
@@ -205,7 +206,7 @@ static size_t reference_lines(struct page *p, struct view root, struct chart_ser
         double *y = arena_array(p->arena, count + 1, sizeof *y);
         for (const cJSON *c = view_first(points); c; c = c->next, i++) {
             x[i] = size_of(c);
-            y[i] = rate_of(c) / UNITS_GIGA;
+            y[i] = bench_rate(c) / UNITS_GIGA;
         }
         const char *name = view_item_string(m, "name");
         series[n++] = (struct chart_series){
@@ -300,7 +301,7 @@ static void heat_map(struct page *p, struct view results) {
             size_t b = from && to ? name_index(names, &n, to) : PAIR_SIZE;
             if (pass == 0 || a == PAIR_SIZE || b == PAIR_SIZE)
                 continue;
-            double rate = rate_of(r) / UNITS_GIGA;
+            double rate = bench_rate(r) / UNITS_GIGA;
             if (isnan(values[a * n + b]) || rate > values[a * n + b])
                 values[a * n + b] = rate;
         }
@@ -348,6 +349,15 @@ void page_bench_answer(struct page *p, struct view root) {
                     crowded);
 }
 
+// More than a few sizes of something that is not a collective: drawn as curves.
+static bool swept(struct view results) {
+    struct curve curves[CURVES];
+    size_t n = collect(results, false, curves), points = 0;
+    for (size_t i = 0; i < n; i++)
+        points = curves[i].count > points ? curves[i].count : points;
+    return points > 3;
+}
+
 void page_bench_body(struct page *p, struct view root) {
     static const char *const handled[] = {"schema", "command", "results", "models", NULL};
     static const struct show_column columns[] = {{"kind", "Kind"},
@@ -364,7 +374,10 @@ void page_bench_body(struct page *p, struct view root) {
                                                  {"oversubscribed", "More ranks than cores"}};
     struct view results = view_find(root, "results");
     rate_figure(p, root, true);
-    rate_figure(p, root, false);
+    if (swept(results))
+        rate_figure(p, root, false);
+    else
+        bench_local(p, results);
     heat_map(p, results);
     if (view_count(results))
         show_rows(&p->html, results, &(struct show_table){"Results", columns, 12, 400, 0});

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // confirm, fit and rehearse: predictions held against what ran here.
 #include "axis.h"
+#include "chart.h"
 #include "scatter.h"
+
+#include "base/units.h"
 
 #include <math.h>
 #include <string.h>
@@ -51,9 +54,93 @@ static void seconds_figure(struct page *p, struct view array, const char *stem,
                                         .set_count = 1});
 }
 
+#define BARS_SHOWN 16
+
+struct pair_bars {
+    const char *stem, *heading, *x_label; // constants
+    const char *planned, *measured;       // keys
+    double scale;
+    const char *unit; // key whose unit the ends are shown in
+};
+
+static const char *transfer_name(const cJSON *c, struct arena *a) {
+    const char *phase = view_item_string(c, "phase"), *kind = view_item_string(c, "kind");
+    const char *what = view_item_string(c, "what");
+    return arena_printf(a, "%.16s %.24s %.24s", phase ? phase : "", kind ? kind : "transfer",
+                        what ? what : "");
+}
+
+// Planned above, measured below, per transfer.
+static void pair_figure(struct page *p, struct view rows, const struct pair_bars *b) {
+    static const char *const names[] = {"planned", "measured"};
+    static const enum plot_colour colours[] = {PLOT_LIGHT, PLOT_BLUE};
+    const char *labels[BARS_SHOWN], *ends[2 * BARS_SHOWN];
+    double values[4 * BARS_SHOWN] = {0}, low = INFINITY, high = 0;
+    size_t n = 0;
+    for (const cJSON *c = view_first(rows); c && n < BARS_SHOWN; c = c->next) {
+        char text[SHOW_TEXT];
+        double planned = scatter_number(c, b->planned), measured = scatter_number(c, b->measured);
+        if (!(planned > 0) || !(measured > 0))
+            continue;
+        labels[n] = transfer_name(c, p->arena);
+        values[4 * n] = planned / b->scale;
+        values[4 * n + 3] = measured / b->scale;
+        ends[2 * n] = arena_strdup(p->arena, show_format(text, b->unit, planned));
+        ends[2 * n + 1] = arena_printf(p->arena, "%s (%.3g\xc3\x97)",
+                                       show_format(text, b->unit, measured), measured / planned);
+        low = fmin(low, measured / planned);
+        high = fmax(high, measured / planned);
+        n++;
+    }
+    if (n == 0)
+        return;
+    struct plot *plot = plot_add(&p->plots, b->stem, b->heading);
+    plot->alt = arena_printf(p->arena, "Measured is %.3g to %.3g of planned over %zu transfers",
+                             low, high, n);
+    chart_bars(plot, &(struct chart_bars){.x_label = b->x_label,
+                                          .segments = names,
+                                          .colours = colours,
+                                          .segment_count = 2,
+                                          .rows = labels,
+                                          .row_count = n,
+                                          .per_row = 2,
+                                          .values = values,
+                                          .ends = ends});
+    page_figure(p, plot);
+}
+
 static int first_bool(struct view root, const char *a, const char *b) {
     int v = view_bool(root, a);
     return v >= 0 ? v : view_bool(root, b);
+}
+
+static void confirm_totals(struct page *p, struct view root) {
+    struct html *h = &p->html;
+    if (isnan(view_number(root, "totals.measured_bytes")))
+        return;
+    html_raw(h, "<p>Bytes sent: ");
+    show_value(h, root, "totals.measured_bytes");
+    html_raw(h, " of ");
+    show_value(h, root, "totals.planned_bytes");
+    html_raw(h, " planned, ratio ");
+    show_value(h, root, "totals.ratio_bytes");
+    if (!isnan(view_number(root, "totals.ratio_s"))) {
+        html_raw(h, "; time: ");
+        show_value(h, root, "totals.measured_s");
+        html_raw(h, " of ");
+        show_value(h, root, "totals.planned_s");
+        html_raw(h, ", ratio ");
+        show_value(h, root, "totals.ratio_s");
+    } else {
+        html_raw(h, "; no time was planned for the hardware here");
+    }
+    html_raw(h, ".");
+    if (view_number(root, "scale") < 1) {
+        html_raw(h, " Sizes were scaled to ");
+        show_value(h, root, "scale");
+        html_raw(h, " of the plan's.");
+    }
+    html_raw(h, "</p>\n");
 }
 
 void page_confirm_answer(struct page *p, struct view root) {
@@ -66,10 +153,11 @@ void page_confirm_answer(struct page *p, struct view root) {
         html_raw(h, stands ? " The advice stands after running the plan's own transfers."
                            : " The advice does not stand: the transfers ran differently.");
     } else {
-        html_raw(h,
-                 "The plan's transfers were run; the file does not say whether the advice stands.");
+        html_raw(h, "The plan's own transfers were run here.");
     }
-    html_raw(h, "</p>\n<p>");
+    html_raw(h, "</p>\n");
+    confirm_totals(p, root);
+    html_raw(h, "<p>");
     html_user(h, reason ? reason : view_string(root, "recommendation.reason"));
     html_raw(h, "</p>\n");
 }
@@ -77,10 +165,35 @@ void page_confirm_answer(struct page *p, struct view root) {
 void page_confirm_body(struct page *p, struct view root) {
     static const char *const handled[] = {"schema",    "command", "model", "cluster",
                                           "transfers", "rows",    NULL};
+    static const struct show_column columns[] = {{"phase", "Phase"},
+                                                 {"kind", "Transfer"},
+                                                 {"what", "Of"},
+                                                 {"link", "Link"},
+                                                 {"count", "Count"},
+                                                 {"planned_bytes", "Planned"},
+                                                 {"run_planned_bytes", "Run as"},
+                                                 {"measured_bytes", "Measured"},
+                                                 {"ratio_bytes", "Ratio"},
+                                                 {"wire_bytes", "On the wire"},
+                                                 {"planned_s", "Planned"},
+                                                 {"measured_s", "Measured"},
+                                                 {"ratio_s", "Ratio"},
+                                                 {"status", "Status"},
+                                                 {"reason", "Reason"}};
     struct view rows = first_array(root, "transfers|rows");
-    seconds_figure(p, rows, "confirm", "The plan's transfers: measured against planned");
+    pair_figure(
+        p, rows,
+        &(struct pair_bars){"confirm-time", "Time of each transfer: planned above, measured below",
+                            "milliseconds per step", "planned_s", "measured_s", UNITS_MILLI, "_s"});
+    pair_figure(p, rows,
+                &(struct pair_bars){"confirm-bytes",
+                                    "Bytes of each transfer: planned above, measured below",
+                                    "MiB sent per rank, as run", "run_planned_bytes|planned_bytes",
+                                    "measured_bytes", (double)UNITS_MIB, "_bytes"});
     if (view_count(rows))
-        show_any(&p->html, rows, "Planned and measured, transfer by transfer");
+        show_rows(&p->html, rows,
+                  &(struct show_table){"Planned and measured, transfer by transfer", columns, 15,
+                                       200, 0});
     else
         html_raw(&p->html, "<p class=missing>The file lists no transfer.</p>\n");
     show_rest(&p->html, root, handled);

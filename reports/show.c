@@ -74,13 +74,15 @@ const char *show_percent(char text[SHOW_TEXT], double fraction) {
 
 // The text of |v| in the unit its key names; false when the key names none.
 static bool unit_text(char *text, size_t size, const char *key, double v) {
+    if (strstr(key, "ratio"))
+        return false;
     if (strstr(key, "flop_per_s"))
         snprintf(text, size, "%.4g TFLOP/s", v / UNITS_TERA);
     else if (ends_with(key, "flop"))
         snprintf(text, size, "%.4g TFLOP", v / UNITS_TERA);
     else if (strstr(key, "bytes_per_s"))
         units_format_rate(text, size, v);
-    else if (strstr(key, "bytes") && !strstr(key, "ratio"))
+    else if (strstr(key, "bytes"))
         bytes_text(text, size, v);
     else if (ends_with(key, "_s") && !strstr(key, "_per_s"))
         units_format_seconds(text, size, v);

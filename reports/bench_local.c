@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measurements of one machine that have no sweep of sizes: copies, storage, CPU Adam, products.
+#include "bench.h"
+#include "chart.h"
+
+#include "base/units.h"
+
+#include <math.h>
+#include <string.h>
+
+#define LOCAL_SHOWN 24
+
+struct local { // bars of one picture
+    const char *rows[LOCAL_SHOWN], *ends[LOCAL_SHOWN];
+    double values[LOCAL_SHOWN], limits[LOCAL_SHOWN];
+    size_t count;
+    bool limited;
+};
+
+static const char *local_name(const cJSON *r, struct arena *a) {
+    static const char *const words[] = {"direction", "algorithm", "dtype"};
+    const char *kind = view_item_string(r, "kind");
+    const char *text = arena_printf(a, "%.24s", kind ? kind : "result");
+    double threads = view_item_number(r, "threads"), m = view_item_number(r, "m");
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        const char *word = view_item_string(r, words[i]);
+        if (word && *word)
+            text = arena_printf(a, "%s %.24s", text, word);
+    }
+    if (!isnan(m))
+        text = arena_printf(a, "%s %.0f\xc3\x97%.0f\xc3\x97%.0f", text, m, view_item_number(r, "n"),
+                            view_item_number(r, "k"));
+    return threads > 0
+               ? arena_printf(a, "%s, %.0f thread%s", text, threads, threads == 1 ? "" : "s")
+               : text;
+}
+
+static void add_local(struct local *l, const cJSON *r, double rate, double scale, struct arena *a) {
+    char text[SHOW_TEXT];
+    double ceiling = view_item_number(r, "ceiling_bytes_per_s");
+    if (!(rate > 0) || l->count == LOCAL_SHOWN)
+        return;
+    l->rows[l->count] = local_name(r, a);
+    l->ends[l->count] = ceiling > 0 ? arena_printf(a, "%.3g (%s of its ceiling)", rate / scale,
+                                                   show_percent(text, rate / ceiling))
+                                    : arena_printf(a, "%.3g", rate / scale);
+    l->limits[l->count] = ceiling > 0 ? ceiling / scale : NAN;
+    l->limited |= ceiling > 0;
+    l->values[l->count++] = rate / scale;
+}
+
+static void draw_local(struct page *p, struct local *l, const char *stem, const char *heading,
+                       const char *label) {
+    static const char *const names[] = {"median"};
+    static const enum plot_colour colours[] = {PLOT_BLUE};
+    size_t best = 0;
+    if (l->count == 0)
+        return;
+    for (size_t i = 0; i < l->count; i++)
+        best = l->values[i] > l->values[best] ? i : best;
+    struct plot *plot = plot_add(&p->plots, stem, heading);
+    plot->alt = arena_printf(p->arena, "%zu results; the highest is %.80s with %.3g %s", l->count,
+                             l->rows[best], l->values[best], label);
+    chart_bars(plot, &(struct chart_bars){.x_label = label,
+                                          .segments = names,
+                                          .colours = colours,
+                                          .segment_count = 1,
+                                          .rows = l->rows,
+                                          .row_count = l->count,
+                                          .per_row = 1,
+                                          .values = l->values,
+                                          .limits = l->limited ? l->limits : NULL,
+                                          .limit_label = "ceiling",
+                                          .limit_text = "",
+                                          .ends = l->ends});
+    page_figure(p, plot);
+}
+
+void bench_local(struct page *p, struct view results) {
+    struct local rates = {.count = 0}, products = {.count = 0};
+    double fastest = 0;
+    for (const cJSON *r = view_first(results); r; r = r->next)
+        fastest = fmax(fastest, view_item_number(r, "flop_per_s"));
+    bool tera = fastest >= UNITS_TERA;
+    for (const cJSON *r = view_first(results); r; r = r->next) {
+        if (bench_is_collective(r) || bench_is_pair(r))
+            continue;
+        add_local(&products, r, view_item_number(r, "flop_per_s"), tera ? UNITS_TERA : UNITS_GIGA,
+                  p->arena);
+        add_local(&rates, r, bench_rate(r), UNITS_GIGA, p->arena);
+    }
+    draw_local(p, &rates, "local", "Copies, storage and CPU Adam on this machine", "GB/s");
+    draw_local(p, &products, "products", "Matrix products", tera ? "TFLOP/s" : "GFLOP/s");
+}
