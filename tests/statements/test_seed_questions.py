@@ -54,7 +54,8 @@ def main():
         ("exposed at 50 Gb/s", exposed("50Gb/s", 1), 0.47),
         ("70B, no offload", step_70b(), 11.5),
         ("70B, optimizer on CPU", step_70b("--offload-optimizer", "cpu"), 37),
-        ("70B, parameters too", step_70b("--offload-optimizer", "cpu", "--offload-param", "cpu"), 36),
+        ("70B, parameters too",
+         step_70b("--offload-optimizer", "cpu", "--offload-param", "cpu"), 36),
         ("70B, optimizer on NVMe", step_70b("--offload-optimizer", "nvme", *nvme), 173),
     ]
     wrong = 0
