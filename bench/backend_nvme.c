@@ -25,6 +25,7 @@ struct job {
     char *buffer;
     uint64_t first, bytes; // its part of the file
     uint64_t position;     // block that comes next
+    double cpu_s;          // of its thread, in this batch
     double *ends_s;        // when each iteration of this batch was complete
     struct err error;
 };
@@ -280,6 +281,7 @@ static bool check(struct job *j) {
 static void run_job(void *context, size_t member, size_t size) {
     struct nvme_state *s = context;
     struct job *j = &s->jobs[member];
+    double cpu_s = clock_thread_cpu_s();
     (void)size;
     if (s->checking)
         check(j);
@@ -287,6 +289,7 @@ static void run_job(void *context, size_t member, size_t size) {
         swap(j);
     else
         stream(j);
+    j->cpu_s = clock_thread_cpu_s() - cpu_s;
 }
 
 static bool run_jobs(struct nvme_state *s, struct err *e) {
@@ -297,6 +300,15 @@ static bool run_jobs(struct nvme_state *s, struct err *e) {
         if (s->jobs[i].error.kind != ERR_NONE)
             return err_set(e, s->jobs[i].error.kind, "%s", s->jobs[i].error.text);
     return true;
+}
+
+// What fio counts: the threads that submit and reap, not the kernel's workers behind io_uring. With
+// the pool the other threads of this process do that work.
+static double batch_cpu_s(const struct nvme_state *s, double process_s) {
+    double sum_s = 0;
+    for (size_t i = 0; i < s->point->jobs; i++)
+        sum_s += s->jobs[i].cpu_s;
+    return s->engine == &io_pool_engine ? process_s : sum_s;
 }
 
 static bool nvme_sample(void *state, size_t count, double *samples_s, struct err *e) {
@@ -311,7 +323,7 @@ static bool nvme_sample(void *state, size_t count, double *samples_s, struct err
     s->checking = false;
     double cpu_s = clock_process_cpu_s(), before = clock_now_s();
     bool ok = run_jobs(s, e);
-    s->cpu_s += clock_process_cpu_s() - cpu_s;
+    s->cpu_s += batch_cpu_s(s, clock_process_cpu_s() - cpu_s);
     s->ios += (double)(s->per_turn * jobs * count);
     for (size_t i = 0; ok && i < count; i++) {
         double end = before;

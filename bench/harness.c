@@ -133,26 +133,39 @@ static double warm_up(const struct harness *h, const struct harness_limits *l, s
     return one > 0 ? one : UNITS_NANO;
 }
 
-static enum next decide(const struct harness *h, const struct harness_limits *l,
-                        const double *samples, size_t n, double spent_s) {
+// What repeat knows so far.
+struct taken {
+    double *samples;
+    size_t n;
+    double spent_s;
+    size_t look_at; // iterations at which the interval is computed next
+};
+
+// Sorting everything at every batch would cost more than it saves.
+static bool settled(struct taken *t, double target) {
+    if (t->n < t->look_at)
+        return false;
+    t->look_at = t->n + t->n / 4 + 1;
+    double *sorted = malloc(t->n * sizeof(*sorted));
+    if (sorted == NULL)
+        abort();
+    memcpy(sorted, t->samples, t->n * sizeof(*sorted));
+    stats_sort(sorted, t->n);
+    double low, high, median = stats_quantile_sorted(sorted, t->n, 0.5);
+    stats_median_interval(sorted, t->n, 0.95, &low, &high);
+    free(sorted);
+    return (high - low) / 2 <= target * median;
+}
+
+static enum next decide(const struct harness *h, const struct harness_limits *l, struct taken *t) {
     int next = NEXT_MORE;
     if (h->ranks->rank == 0) {
-        if (signals_interrupted(h->signals)) {
-            next = NEXT_INTERRUPTED;
-        } else if (n >= l->max_iterations || (spent_s >= l->budget_s && n >= l->min_iterations)) {
-            next = NEXT_ENOUGH;
-        } else if (n >= l->min_iterations) {
-            double *sorted = malloc(n * sizeof(*sorted));
-            if (sorted == NULL)
-                abort();
-            memcpy(sorted, samples, n * sizeof(*sorted));
-            stats_sort(sorted, n);
-            double low, high, median = stats_quantile_sorted(sorted, n, 0.5);
-            stats_median_interval(sorted, n, 0.95, &low, &high);
-            if ((high - low) / 2 <= l->target * median)
-                next = NEXT_ENOUGH;
-            free(sorted);
-        }
+        bool enough = t->n >= l->max_iterations;
+        enough |= t->n >= l->min_iterations && t->spent_s >= l->budget_s;
+        enough = enough || (t->n >= l->min_iterations && settled(t, l->target));
+        next = signals_interrupted(h->signals) ? NEXT_INTERRUPTED
+               : enough                        ? NEXT_ENOUGH
+                                               : NEXT_MORE;
     }
     h->ranks->broadcast(&next, sizeof(next), 0);
     return (enum next)next;
@@ -186,35 +199,33 @@ static size_t batch_size(const struct harness_limits *l, double one_s, size_t do
 static bool repeat(const struct harness *h, const struct harness_limits *l, double one_s,
                    struct measure_result *r, struct err *e) {
     bool ok = false;
-    double *samples = malloc(l->max_iterations * sizeof(*samples));
+    struct taken t = {.samples = malloc(l->max_iterations * sizeof(*t.samples))};
     double *skews = malloc(l->max_iterations * sizeof(*skews));
     struct batch *b = malloc(sizeof(*b));
-    if (samples == NULL || skews == NULL || b == NULL)
+    if (t.samples == NULL || skews == NULL || b == NULL)
         abort();
-    size_t n = 0;
-    double spent = 0;
     enum next next;
-    while ((next = decide(h, l, samples, n, spent)) == NEXT_MORE) {
-        size_t count = batch_size(l, one_s, n);
-        if (!run_batch(h, b, count, samples + n, skews + n, e))
+    while ((next = decide(h, l, &t)) == NEXT_MORE) {
+        size_t count = batch_size(l, one_s, t.n);
+        if (!run_batch(h, b, count, t.samples + t.n, skews + t.n, e))
             goto fail;
-        for (size_t i = n; i < n + count; i++)
-            spent += samples[i];
-        n += count;
+        for (size_t i = t.n; i < t.n + count; i++)
+            t.spent_s += t.samples[i];
+        t.n += count;
         // Another look every batch costs an exchange; after the minimum, batches may grow.
-        one_s = spent / (double)n > 0 ? spent / (double)n : one_s;
+        one_s = t.spent_s / (double)t.n > 0 ? t.spent_s / (double)t.n : one_s;
     }
     if (next == NEXT_INTERRUPTED) {
         err_set(e, ERR_INTERRUPTED, "interrupted");
         goto fail;
     }
-    r->confident = n < l->max_iterations && spent < l->budget_s;
-    measure_summarise(r, samples, n, h->arena);
+    r->confident = t.n < l->max_iterations && t.spent_s < l->budget_s;
+    measure_summarise(r, t.samples, t.n, h->arena);
     if (h->ranks->count > 1)
-        r->rank_skew_s = stats_median(skews, n);
+        r->rank_skew_s = stats_median(skews, t.n);
     ok = true;
 fail:
-    free(samples);
+    free(t.samples);
     free(skews);
     free(b);
     return ok;
