@@ -207,7 +207,7 @@ const char *ds_key_nearest(const char *section, const char *name) {
     for (size_t i = 0; i < ds_key_count; i++) {
         const char *path = ds_keys[i].path;
         bool inside = skip == 0 || (strncmp(path, section, skip - 1) == 0 && path[skip - 1] == '.');
-        if (inside && strchr(path + skip, '.') == NULL)
+        if (inside && path[0] != '_' && strchr(path + skip, '.') == NULL)
             names[count++] = path + skip;
     }
     return kinds_nearest(names, count, name);

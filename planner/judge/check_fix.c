@@ -119,23 +119,48 @@ static void splice(struct lines *l, const char *from, const char *to, const char
     l->text = arena_printf(l->a, "%.*s%s%s", (int)(from - l->text), l->text, with, to);
 }
 
+// "section: {}" has to become "section:" before lines can stand under it; other inline values
+// can't be edited line by line.
+static bool open_section(struct lines *l, const char *section) {
+    if (*section == '\0' || l->toml)
+        return true;
+    for (const char *at = l->text; *at; at += line_length(at)) {
+        if (!opens_section(l, at, section))
+            continue;
+        const char *value = at + strlen(section) + 1, *next = at + line_length(at);
+        size_t skip = strspn(value, " \t"), n = strcspn(value + skip, " \t\r\n");
+        bool empty = n == 0 || value[skip] == '#';
+        bool nothing = strncmp(value + skip, "{}", n) == 0 ||
+                       strncmp(value + skip, "null", n) == 0 || strncmp(value + skip, "~", n) == 0;
+        if (!empty && nothing)
+            splice(l, at, next, arena_printf(l->a, "%s:\n", section));
+        return empty || nothing;
+    }
+    return true;
+}
+
+static bool insert_line(struct lines *l, const char *section, const char *line) {
+    if (!open_section(l, section))
+        return false;
+    const char *body = section_body(l, section), *end = l->text + strlen(l->text);
+    if (body == NULL)
+        splice(l, end, end, arena_printf(l->a, l->toml ? "[%s]\n%s" : "%s:\n%s", section, line));
+    else if (*section)
+        splice(l, body, body, line);
+    else
+        splice(l, end, end, line);
+    return true;
+}
+
 static bool edit_lines(struct lines *l, const struct edit *x) {
     const char *dot = strchr(x->path, '.'), *name = dot ? dot + 1 : x->path;
     const char *section = dot ? arena_printf(l->a, "%.*s", (int)(dot - x->path), x->path) : "";
     const char *at = find_line(l, section, name), *mark = l->toml ? " =" : ":";
     if (at == NULL) {
-        const char *body = section_body(l, section), *indent = *section && !l->toml ? "  " : "";
-        if (x->kind != EDIT_SET)
-            return false;
-        const char *line =
-            arena_printf(l->a, "%s%s%s %s\n", indent, name, mark, quoted(l, x->value));
-        const char *end = l->text + strlen(l->text);
-        if (body != NULL)
-            splice(l, *section ? body : end, *section ? body : end, line);
-        else
-            splice(l, end, end,
-                   arena_printf(l->a, l->toml ? "[%s]\n%s" : "%s:\n%s", section, line));
-        return true;
+        const char *indent = *section && !l->toml ? "  " : "";
+        return x->kind == EDIT_SET && insert_line(l, section,
+                                                  arena_printf(l->a, "%s%s%s %s\n", indent, name,
+                                                               mark, quoted(l, x->value)));
     }
     int indent = (int)strspn(at, " \t");
     const char *next = at + line_length(at);
@@ -153,15 +178,53 @@ static bool edit_lines(struct lines *l, const struct edit *x) {
 
 // ---- both ---------------------------------------------------------------------------------------
 
-static size_t apply(const struct check_result *r, cJSON *root, struct lines *l) {
+struct fix {
+    const struct check_request *q;
+    enum config_kind kind;
+    struct arena *a;
+    cJSON *root;        // JSON kinds
+    struct lines lines; // the others
+};
+
+static const char *fix_text(const struct fix *x) {
+    if (x->root == NULL)
+        return x->lines.text;
+    char *json = json_to_text(x->root);
+    const char *text = arena_strdup(x->a, json);
+    free(json);
+    return text;
+}
+
+static bool readable(const struct fix *x, const char *text) {
+    struct config_text t = {x->q->path, text, strlen(text)};
+    struct config_context context = {.arena = x->a, .model = x->q->model, .lenient = true};
+    struct recipe r;
+    struct err ignored = {0};
+    return recipe_parse_config(x->kind, &t, &context, &r, &ignored);
+}
+
+// An edit that would leave a file nobody can read is taken back: YAML has more forms than lines.
+static bool apply_edit(struct fix *x, const struct edit *edit) {
+    cJSON *before = x->root ? cJSON_Duplicate(x->root, true) : NULL;
+    const char *text = x->lines.text;
+    bool done = x->root ? edit_json(x->root, edit) : edit_lines(&x->lines, edit);
+    if (done && !readable(x, fix_text(x))) {
+        cJSON_Delete(x->root);
+        x->root = before;
+        x->lines.text = text;
+        return false;
+    }
+    cJSON_Delete(before);
+    return done;
+}
+
+static size_t apply(struct fix *x, const struct check_result *r) {
     size_t applied = 0;
     for (size_t i = 0; i < r->count; i++) {
         bool any = false;
-        for (size_t k = 0; k < FINDING_EDITS_MAX; k++) {
-            const struct edit *x = &r->findings[i].edits[k];
-            if (x->kind != EDIT_NONE)
-                any |= root ? edit_json(root, x) : edit_lines(l, x);
-        }
+        for (size_t k = 0; k < FINDING_EDITS_MAX; k++)
+            if (r->findings[i].edits[k].kind != EDIT_NONE)
+                any |= apply_edit(x, &r->findings[i].edits[k]);
         applied += any;
     }
     return applied;
@@ -169,25 +232,22 @@ static size_t apply(const struct check_result *r, cJSON *root, struct lines *l) 
 
 bool check_fix(const struct check_request *q, const struct check_result *r, struct arena *a,
                const char **text, size_t *applied, struct err *e) {
+    struct fix x = {.q = q, .kind = r->facts.kind, .a = a};
     size_t bytes = 0;
     const char *before = import_text_read(q->path, a, &bytes, e);
     if (before == NULL)
         return false;
-    if (r->facts.kind == CONFIG_DEEPSPEED || r->facts.kind == CONFIG_FSDP2) {
-        cJSON *root = cJSON_Parse(before);
-        if (root == NULL)
+    bool json = x.kind == CONFIG_DEEPSPEED || x.kind == CONFIG_FSDP2;
+    x.lines = (struct lines){a, before, x.kind == CONFIG_TORCHTITAN};
+    if (json) {
+        x.root = cJSON_Parse(before);
+        if (x.root == NULL)
             return err_set(e, ERR_INPUT, "%s: not JSON", q->path);
-        *applied = apply(r, root, NULL);
-        char *json = json_to_text(root);
-        *text = arena_strdup(a, json);
-        free(json);
-        cJSON_Delete(root);
-        return true;
+    } else if (bytes > 0 && before[bytes - 1] != '\n') {
+        x.lines.text = arena_printf(a, "%s\n", before);
     }
-    struct lines l = {a, before, r->facts.kind == CONFIG_TORCHTITAN};
-    if (bytes > 0 && before[bytes - 1] != '\n')
-        l.text = arena_printf(a, "%s\n", before);
-    *applied = apply(r, NULL, &l);
-    *text = l.text;
+    *applied = apply(&x, r);
+    *text = fix_text(&x);
+    cJSON_Delete(x.root);
     return true;
 }
