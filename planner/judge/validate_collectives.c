@@ -61,6 +61,17 @@ struct measured {
     double nodes, gpus, bytes, busbw;
 };
 
+// Tables count the trays of a rack whose GPUs share one NVLink domain; to NCCL the domain is the
+// node.
+static uint64_t ranks_per_node(const struct cluster *c, const struct measured *m) {
+    const uint64_t n = (uint64_t)m->gpus, per_tray = n / (uint64_t)m->nodes;
+    const uint64_t largest_server = 16;
+    if (c->gpus_per_node > largest_server) {
+        return n < c->gpus_per_node ? n : c->gpus_per_node;
+    }
+    return per_tray > 0 ? per_tray : 1;
+}
+
 static void compare(const struct measured *m, struct validate_point *p, struct arena *a) {
     enum collective kind;
     struct cluster c;
@@ -79,8 +90,8 @@ static void compare(const struct measured *m, struct validate_point *p, struct a
     } else if (!cluster_resize(&c, (uint64_t)m->nodes, 0, &e)) {
         p->reason = arena_strdup(a, e.text);
     } else {
-        const uint64_t n = (uint64_t)m->gpus, per_node = n / (uint64_t)m->nodes;
-        const struct group_layout g = {n, per_node > 0 ? per_node : 1, 1};
+        const uint64_t n = (uint64_t)m->gpus;
+        const struct group_layout g = {n, ranks_per_node(&c, m), 1};
         struct collective_time t;
         collective_estimate(&c, kind, &g, m->bytes, &t);
         const double factor = m->bytes * collective_bus_factor(kind, n);
