@@ -18,6 +18,7 @@ struct memory_sizes {
     double sharded, sharded_frozen; // stored by this rank, padding included
     double owned;                   // whose master and optimizer states this rank holds
     double block, root;             // one wrapped unit; everything outside the wrapped units
+    double root_shard;              // stored by this rank of the units that stay gathered
     double table, head;             // embedding table and output head inside root
     double largest_parameter;
     double trainable_fraction;

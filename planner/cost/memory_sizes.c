@@ -22,27 +22,57 @@ static double fsdp2_shard(const struct tensor *t, double shards) {
     return ceil_div((double)t->rows, shards) * (double)t->cols;
 }
 
-// FSDP1 flattens a unit and pads it; with use_orig_params each start is aligned to 16 bytes.
-static double fsdp1_unit(const struct model_unit *u, const struct recipe *r, double shards) {
+// FSDP1 flattens a unit; with use_orig_params each tensor starts at a multiple of 16 bytes.
+static double fsdp1_flat(const struct model_unit *u, const struct recipe *r) {
     double align = 16 / dtype_bytes(recipe_gather_dtype(r)), flat = 0;
     for (size_t i = 0; i < u->tensor_count; i++) {
         double n = tensor_elements(&u->tensors[i]) * (double)u->tensors[i].count;
         flat += r->use_orig_params ? ceil_div(n, align) * align : n;
     }
-    return ceil_div(flat, shards) * shards;
+    return flat;
+}
+
+static double tensor_shard(const struct tensor *t, const struct recipe *r, double shards) {
+    double one = recipe_is_fsdp2(r) ? fsdp2_shard(t, shards) : ceil_div(tensor_elements(t), shards);
+    return one * (double)t->count;
 }
 
 static double unit_shard(const struct model_unit *u, const struct recipe *r, double shards) {
     if (recipe_is_fsdp1(r))
-        return fsdp1_unit(u, r, shards) / shards;
+        return fsdp1_flat(u, r);
     double sum = 0;
-    for (size_t i = 0; i < u->tensor_count; i++) {
-        const struct tensor *t = &u->tensors[i];
-        double one =
-            recipe_is_fsdp2(r) ? fsdp2_shard(t, shards) : ceil_div(tensor_elements(t), shards);
-        sum += one * (double)t->count;
-    }
+    for (size_t i = 0; i < u->tensor_count; i++)
+        sum += tensor_shard(&u->tensors[i], r, shards);
     return sum;
+}
+
+static bool is_wrapped(const struct model_unit *u, const struct recipe *r) {
+    return u->kind == UNIT_BLOCK && r->wrap != WRAP_MODEL;
+}
+
+// Padded elements of one rank; `root_shard`: of them, outside the wrapped units. FSDP1 pads every
+// unit's flat parameter once, and the root is one.
+static double stored_elements(const struct model *m, const struct recipe *r, double shards,
+                              double *root_shard) {
+    double wrapped = 0, root = 0;
+    for (size_t i = 0; i < m->unit_count; i++) {
+        const struct model_unit *u = &m->units[i];
+        double one = unit_shard(u, r, shards);
+        if (!is_wrapped(u, r))
+            root += one * (double)u->repeat;
+        else
+            wrapped += (double)u->repeat * (recipe_is_fsdp1(r) ? ceil_div(one, shards) : one);
+    }
+    *root_shard = recipe_is_fsdp1(r) ? ceil_div(root, shards) : root;
+    return wrapped + *root_shard;
+}
+
+static double table_shard(const struct model *m, const struct recipe *r, double shards) {
+    for (size_t i = 0; i < m->unit_count; i++)
+        for (size_t k = 0; k < m->units[i].tensor_count; k++)
+            if (m->units[i].tensors[k].role == TENSOR_EMBEDDING)
+                return tensor_shard(&m->units[i].tensors[k], r, shards);
+    return 0;
 }
 
 static void add_unit(struct memory_sizes *s, const struct model_unit *u, bool wrapped) {
@@ -63,10 +93,12 @@ static void add_unit(struct memory_sizes *s, const struct model_unit *u, bool wr
 
 static void wrap_units(struct memory_sizes *s, const struct model *m, const struct recipe *r) {
     for (size_t i = 0; i < m->unit_count; i++)
-        add_unit(s, &m->units[i], m->units[i].kind == UNIT_BLOCK && r->wrap != WRAP_MODEL);
+        add_unit(s, &m->units[i], is_wrapped(&m->units[i], r));
     bool apart = r->embedding_group && recipe_is_fsdp2(r) && !m->tied_embeddings && s->block > 0;
-    if (apart) // the table is gathered for its own look-up only
+    if (apart) { // the table is gathered for its own look-up only
         s->root = max2(s->root - s->table, s->table);
+        s->root_shard -= table_shard(m, r, s->shard_degree);
+    }
     if (r->wrap == WRAP_SIZE && s->block > 0) {
         double wish = (double)r->wrap_parameters;
         s->block *= max2(1, floor(wish / s->block)); // whole blocks merge up to the size
@@ -74,8 +106,9 @@ static void wrap_units(struct memory_sizes *s, const struct model *m, const stru
 }
 
 static void scale(struct memory_sizes *s, double by) {
-    double *const all[] = {&s->trainable, &s->frozen, &s->sharded, &s->sharded_frozen,   &s->block,
-                           &s->root,      &s->table,  &s->head,    &s->largest_parameter};
+    double *const all[] = {
+        &s->trainable, &s->frozen, &s->sharded, &s->sharded_frozen,    &s->block,
+        &s->root,      &s->table,  &s->head,    &s->largest_parameter, &s->root_shard};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         *all[i] *= by;
 }
@@ -103,9 +136,7 @@ bool memory_sizes_fill(struct memory_parts *p, struct err *e) {
         s.shard_degree = r->strategy == STRATEGY_ZEROPP ? (double)r->world : (double)r->shard_group;
     s.trainable = (double)recipe_trainable(r, m);
     s.frozen = (double)recipe_frozen(r, m);
-    double base = 0;
-    for (size_t i = 0; i < m->unit_count; i++)
-        base += unit_shard(&m->units[i], r, s.shard_degree) * (double)m->units[i].repeat;
+    double base = stored_elements(m, r, s.shard_degree, &s.root_shard);
     double all = (double)m->parameters, share = s.trainable / all;
     s.trainable_fraction = s.trainable / (s.trainable + s.frozen);
     if (r->lora_rank > 0) { // adapters beside the whole frozen base

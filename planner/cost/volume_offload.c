@@ -83,9 +83,7 @@ static void fsdp_copies(struct volume_parts *v) {
     const struct memory_parts *p = &v->memory;
     const struct memory_sizes *s = &p->sizes;
     double pass = p->parameter_bytes * s->sharded + p->frozen_bytes * s->sharded_frozen;
-    double units = volume_units(p), g = v->accumulate, kept = 0;
-    if (!p->recipe->reshard_root && p->recipe->wrap != WRAP_MODEL)
-        kept = s->root / (s->trainable + s->frozen);
+    double units = volume_units(p), g = v->accumulate, kept = volume_root_share(p);
     bool once =
         volume_textbook_multiple(p->recipe) < 3 || p->recipe->strategy == STRATEGY_FSDP2_RESHARD;
     volume_copy(v,

@@ -44,3 +44,5 @@ uint64_t volume_ddp_bucket_count(const struct model *m, const struct recipe *r,
                                  double element_bytes);
 // Units that are gathered and reduced as one: wrapped blocks, and the root beside them.
 double volume_units(const struct memory_parts *p);
+// Share of FSDP's parameters, padding included, that is not gathered again for backward.
+double volume_root_share(const struct memory_parts *p);

@@ -119,8 +119,9 @@ double volume_units(const struct memory_parts *p) {
 
 // ---- DeepSpeed ----------------------------------------------------------------------------------
 
+// One fp32 scalar a call. FSDP sums inside the shard group, the others over all ranks.
 static void norms(struct volume_parts *v, double count) {
-    struct volume_entry t = world_entry(v);
+    struct volume_entry t = recipe_is_deepspeed(v->memory.recipe) ? world_entry(v) : shard_entry(v);
     t.dtype = DTYPE_FP32;
     t.count = count;
     t.payload_bytes = 4 * count;
@@ -281,21 +282,19 @@ static bool gathers_once(const struct recipe *r) {
            r->strategy == STRATEGY_FSDP2_NORESHARD;
 }
 
-// Bytes of one pass of gathers: the padded shards of every rank; the root alone with `root_only`.
+// Bytes of one pass of gathers: the padded shards of every rank.
 static double pass_bytes(const struct memory_parts *p) {
     const struct memory_sizes *s = &p->sizes;
     double frozen = p->recipe->base_4bit ? p->frozen_bytes : p->gather_bytes;
     return s->shard_degree * (p->gather_bytes * s->sharded + frozen * s->sharded_frozen);
 }
 
-static double root_share(const struct memory_parts *p) {
+// Share of a pass that stays gathered from forward to backward.
+double volume_root_share(const struct memory_parts *p) {
     const struct memory_sizes *s = &p->sizes;
     if (p->recipe->reshard_root || p->recipe->wrap == WRAP_MODEL)
         return 0;
-    double root = s->root;
-    if (p->recipe->embedding_group) // the look-up table is gathered again for its backward
-        root = s->head;
-    return root / (s->trainable + s->frozen);
+    return s->root_shard / (s->sharded + s->sharded_frozen);
 }
 
 static void fsdp_gathers(struct volume_parts *v) {
@@ -311,7 +310,7 @@ static void fsdp_gathers(struct volume_parts *v) {
     add(v, t, "forward", "parameters", COLLECTIVE_ALL_GATHER);
     if (gathers_once(r))
         return;
-    double root = root_share(p);
+    double root = volume_root_share(p);
     if (r->strategy == STRATEGY_FSDP2_RESHARD) {
         t.group = GROUP_SHARD;
         t.group_size = (double)r->reshard_group;
