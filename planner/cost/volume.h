@@ -69,3 +69,8 @@ double volume_textbook_multiple(const struct recipe *r);
 // Share of a ring's sent bytes that leaves the node, given ranks of the group per node;
 // docs/method.md §volume.
 double volume_inter_fraction(uint64_t group_size, uint64_t ranks_per_node);
+
+// A unit's tensors in the order in which their gradients become ready: against the order in which
+// their modules ran. Fills out[] and returns how many.
+#define VOLUME_UNIT_TENSORS_MAX 64
+size_t volume_backward_order(const struct model_unit *u, const struct tensor **out);

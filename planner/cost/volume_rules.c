@@ -63,16 +63,13 @@ static void fill(struct filler *f, double size) {
     }
 }
 
-#define UNIT_TENSORS_MAX 64
-
-// A unit's tensors against the order in which their modules ran; the count of them.
-static size_t backward_order(const struct model_unit *u, const struct tensor **out) {
+size_t volume_backward_order(const struct model_unit *u, const struct tensor **out) {
     size_t n = 0;
     for (int rank = ORDER_RANKS - 1; rank >= 0; rank--)
         for (size_t j = u->tensor_count; j-- > 0;) {
             const struct tensor *t = &u->tensors[j];
             int own = u->kind == UNIT_BLOCK ? order_rank(t->module) : 0;
-            if (own == rank && n < UNIT_TENSORS_MAX)
+            if (own == rank && n < VOLUME_UNIT_TENSORS_MAX)
                 out[n++] = t;
         }
     return n;
@@ -80,9 +77,9 @@ static size_t backward_order(const struct model_unit *u, const struct tensor **o
 
 // Gradients become ready in that order, the last unit first.
 static uint64_t fill_backward(struct filler *f, const struct model *m, double element) {
-    const struct tensor *order[UNIT_TENSORS_MAX];
+    const struct tensor *order[VOLUME_UNIT_TENSORS_MAX];
     for (size_t i = m->unit_count; i-- > 0;) {
-        size_t n = backward_order(&m->units[i], order);
+        size_t n = volume_backward_order(&m->units[i], order);
         for (uint64_t k = 0; k < m->units[i].repeat; k++)
             for (size_t j = 0; j < n; j++)
                 for (uint64_t c = 0; c < order[j]->count; c++)

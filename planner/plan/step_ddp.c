@@ -56,8 +56,10 @@ static void fill_buckets(struct ddp *d, uint32_t unit) {
     if (k->trainable <= 0)
         return;
     double share = k->trainable / k->elements;
-    for (size_t i = k->unit->tensor_count; i-- > 0;) {
-        const struct tensor *t = &k->unit->tensors[i];
+    const struct tensor *order[VOLUME_UNIT_TENSORS_MAX];
+    size_t count = volume_backward_order(k->unit, order);
+    for (size_t i = 0; i < count; i++) {
+        const struct tensor *t = order[i];
         double bytes = (double)tensor_numel(t) / (double)b->recipe->tp * share * d->reduce_bytes;
         for (uint64_t copy = 0; copy < t->count; copy++) {
             d->filled_bytes += bytes;
@@ -186,8 +188,10 @@ static void fill(struct zero12 *z, uint32_t unit) {
     if (k->trainable <= 0)
         return;
     double bucket = (double)b->recipe->reduce_bucket_elements, share = k->trainable / k->elements;
-    for (size_t i = k->unit->tensor_count; i-- > 0;) {
-        const struct tensor *t = &k->unit->tensors[i];
+    const struct tensor *order[VOLUME_UNIT_TENSORS_MAX];
+    size_t count = volume_backward_order(k->unit, order);
+    for (size_t i = 0; i < count; i++) {
+        const struct tensor *t = order[i];
         double numel = (double)tensor_numel(t) / (double)b->recipe->tp * share;
         for (uint64_t copy = 0; copy < t->count; copy++) {
             if (z->filled + numel > bucket)

@@ -93,7 +93,7 @@ def check_torch_collectives(program, golden):
             differences(planned(plan(program, case, golden["gpus"])["volume"]), seen(case["calls"]))
         )
         # The step's tasks leave out padding to the shard group: none in the medium model.
-        slack = 0.04 if case["model"] == "small" else 0
+        slack = 0.07 if case["model"] == "small" else 0
         ours = simulated(program, case, golden["gpus"])
         bad += order_differences(ours, case["calls"], slack)
         size = sum(c[3] for c in case["calls"])
