@@ -57,7 +57,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 build asan -Db_sanitize=address,undefined -Db_lundef=false -Dgpu_archs=sm_80 || finish
 run "$root/build-asan"
 
-build off -Dauto_features=disabled && run "$root/build-off" --suite quick
+build off --buildtype=release -Dauto_features=disabled && run "$root/build-off" --suite quick
 
 if command -v clang >/dev/null 2>&1; then
   CC=clang build clang -Dcuda=disabled -Dopenmp=disabled && run "$root/build-clang" --suite quick

@@ -138,7 +138,7 @@ static bool scan_type(struct scan *s, struct safetensors_tensor *t) {
 
 static bool scan_offsets(struct scan *s, struct safetensors_tensor *t) {
     uint64_t offsets[2];
-    uint32_t n;
+    uint32_t n = 0;
     if (!scan_numbers(s, offsets, 2, &n))
         return false;
     if (n != 2 || offsets[0] > offsets[1] || offsets[1] > s->data_bytes)

@@ -192,6 +192,7 @@ static void put(struct text *t, const char *format, ...) {
     int n = vsnprintf(line, sizeof line, format, ap);
     va_end(ap);
     assert(n >= 0 && (size_t)n < sizeof line);
+    (void)n;
     t->s = arena_printf(t->a, "%s%s\n", t->s, line);
 }
 
