@@ -13,7 +13,8 @@ out=$(cd "$out" && pwd)
 
 build=$out/build
 [ -f "$build/build.ninja" ] ||
-  meson setup "$build" "$root" --prefix=/usr --buildtype=release -Dwerror=false -Dtests=false --strip >&2
+  meson setup "$build" "$root" --prefix=/usr --buildtype=release --strip -Dwerror=false \
+    -Dtests=false >&2
 ninja -C "$build" >&2
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT

@@ -10,7 +10,8 @@ packages_need "$packages_build" "$packages_automatic"
 build=$root/build
 log=$root/build.log
 if ! { [ -f "$build/build.ninja" ] ||
-       meson setup "$build" "$root" --buildtype=release -Dwerror=false -Dtests=false; } >"$log" 2>&1 ||
+       meson setup "$build" "$root" --buildtype=release -Dwerror=false -Dtests=false; } \
+       >"$log" 2>&1 ||
    ! ninja -C "$build" >>"$log" 2>&1; then
   tail -n 40 "$log" >&2
   echo "The build failed; all of its output is in $log" >&2

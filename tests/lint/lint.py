@@ -17,6 +17,7 @@ SPDX_SUFFIXES = CODE_SUFFIXES | {".py", ".sh", ".build"}
 WIDE_SUFFIXES = SPDX_SUFFIXES | {".txt"}
 FUNCTION_LINES, SOURCE_LINES, HEADER_LINES, PARAMETERS, COLUMNS = 60, 600, 250, 5, 100
 TEST_FUNCTION_LINES = 100  # a test holds its table of cases
+TEST_SCRIPT_COLUMNS = 140
 
 # What each folder may include besides its own headers and the system's.
 MAY_INCLUDE = {
@@ -275,9 +276,10 @@ def check_text(f):
             yield 1, "licence", "the SPDX line is missing"
     if f.suffix not in WIDE_SUFFIXES:
         return
+    columns = TEST_SCRIPT_COLUMNS if f.top == "tests" and f.suffix == ".py" else COLUMNS
     for number, line in enumerate(f.lines, 1):
-        if len(line) > COLUMNS:
-            yield number, "columns", f"{len(line)} columns; the limit is {COLUMNS}"
+        if len(line) > columns:
+            yield number, "columns", f"{len(line)} columns; the limit is {columns}"
         if line != line.rstrip() or "\t" in line:
             yield number, "space", "a tab or a space at the end"
         if f.name != "tests/lint/lint.py" and UNFINISHED.search(line):
