@@ -248,15 +248,14 @@ static void backward_cost(const struct cluster *c, const struct recipe *r, const
     finish(c, r, &t, u);
 }
 
-void compute_unit(const struct model *m, const struct cluster *c, const struct recipe *r,
-                  const struct model_unit *u, struct unit_cost *forward,
-                  struct unit_cost *backward) {
+void compute_unit(const struct compute_context *x, const struct model_unit *u,
+                  struct unit_cost *forward, struct unit_cost *backward) {
     struct unit_ops o;
-    compute_ops_unit(m, r, u, &o);
+    compute_ops_unit(x->model, x->recipe, u, &o);
     *forward = (struct unit_cost){0};
     *backward = (struct unit_cost){0};
-    forward_cost(c, r, &o, forward);
-    backward_cost(c, r, &o, u->kind == UNIT_BLOCK, backward);
+    forward_cost(x->cluster, x->recipe, &o, forward);
+    backward_cost(x->cluster, x->recipe, &o, u->kind == UNIT_BLOCK, backward);
 }
 
 double compute_model_flop(const struct model *m, const struct recipe *r, bool with_recompute) {

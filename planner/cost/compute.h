@@ -30,12 +30,17 @@ struct unit_cost {
     size_t shape_count;
 };
 
+struct compute_context {
+    const struct model *model;
+    const struct cluster *cluster;
+    const struct recipe *recipe;
+};
+
 // Forward and backward (backward includes the recipe's recompute) of a unit class; docs/method.md
 // §compute. Loss head beyond the head GEMM is part of UNIT_HEAD (for tied models: the final norm's
 // successor head too).
-void compute_unit(const struct model *m, const struct cluster *c, const struct recipe *r,
-                  const struct model_unit *u, struct unit_cost *forward,
-                  struct unit_cost *backward);
+void compute_unit(const struct compute_context *x, const struct model_unit *u,
+                  struct unit_cost *forward, struct unit_cost *backward);
 // Forward matmul, `count` launches; docs/method.md §gemm.
 double compute_gemm_s(const struct gpu *g, enum kernel_stack s, const struct gemm_shape *shape);
 // One memory-bound kernel that reads and writes `bytes` in total.
@@ -44,7 +49,8 @@ double compute_memory_bound_s(const struct gpu *g, enum kernel_stack s, double b
 double compute_overlap_loss(const struct gpu *g, enum kernel_stack s);
 // Host time per optimizer step outside the model: data, logging, zeroing, scheduler.
 double compute_step_host_s(const struct cluster *c, const struct recipe *r);
-// GPU optimizer step over n elements held by this rank (foreach, fused), seconds. Clipping comes apart.
+// GPU optimizer step over n elements held by this rank (foreach, fused), seconds. Clipping comes
+// apart.
 double compute_optimizer_s(const struct cluster *c, const struct recipe *r, double elements);
 // CPU Adam over `elements` of the WHOLE node (all its ranks together), seconds; floor 28 B /
 // STREAM.

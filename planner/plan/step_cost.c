@@ -58,7 +58,8 @@ static void init_classes(struct step_builder *b) {
     for (uint32_t i = 0; i < b->class_count; i++) {
         struct step_unit_class *k = &b->classes[i];
         k->unit = &b->model->units[i];
-        compute_unit(b->model, b->cluster, r, k->unit, &k->forward, &k->backward);
+        const struct compute_context x = {b->model, b->cluster, r};
+        compute_unit(&x, k->unit, &k->forward, &k->backward);
         scale_unit_cost(&k->forward, b->scale.compute);
         scale_unit_cost(&k->backward, b->scale.compute);
         k->elements = (double)k->unit->parameters / (double)r->tp;

@@ -51,7 +51,7 @@ static struct work work_of(const struct model *m, const struct cluster *c, const
     struct work w = {.kept_bytes = blocks_kept(m, r)};
     for (size_t i = 0; i < m->unit_count; i++) {
         struct unit_cost forward, backward;
-        compute_unit(m, c, r, &m->units[i], &forward, &backward);
+        compute_unit(&(struct compute_context){m, c, r}, &m->units[i], &forward, &backward);
         w.compute_s += (double)m->units[i].repeat * (forward.duration_s + backward.duration_s);
     }
     return w;

@@ -115,13 +115,13 @@ static void flops_match_closed_form(void **state) {
     struct cluster c = ampere();
     const double tokens = 8192, block = 4.0 * H * H + 3.0 * H * F;
     struct unit_cost f, b;
-    compute_unit(&m, &c, &r, &units[1], &f, &b);
+    compute_unit(&(struct compute_context){&m, &c, &r}, &units[1], &f, &b);
     const double attention = 2.0 * 4096 * H * tokens;
     near(f.flop, 2 * block * tokens + attention, 1e-12);
     near(b.model_flop, 4 * block * tokens + 2 * attention, 1e-12);
     near(b.flop, b.model_flop, 1e-12);
     r.recompute = RECOMPUTE_FULL;
-    compute_unit(&m, &c, &r, &units[1], &f, &b);
+    compute_unit(&(struct compute_context){&m, &c, &r}, &units[1], &f, &b);
     near(b.flop, b.model_flop + f.flop, 1e-12);
     const double step = 6 * (32 * block + (double)V * H) * tokens + 3 * 32 * attention;
     near(compute_model_flop(&m, &r, false), step, 1e-12);
@@ -183,12 +183,12 @@ static void stacks_recompute_and_intervals(void **state) {
     struct cluster c = ampere();
     struct recipe r = recipe();
     struct unit_cost f, b, fc, bc;
-    compute_unit(&m, &c, &r, &units[1], &f, &b);
+    compute_unit(&(struct compute_context){&m, &c, &r}, &units[1], &f, &b);
     assert_true(f.low_s < f.duration_s && f.duration_s < f.high_s);
     assert_true(b.low_s < b.duration_s && b.duration_s < b.high_s);
     r.stack = STACK_COMPILED;
     r.compile = true;
-    compute_unit(&m, &c, &r, &units[1], &fc, &bc);
+    compute_unit(&(struct compute_context){&m, &c, &r}, &units[1], &fc, &bc);
     assert_true(fc.duration_s < f.duration_s && bc.duration_s < b.duration_s);
     assert_true(fc.kernels < f.kernels && fc.memory_bytes < f.memory_bytes);
     double last = bc.duration_s;
@@ -196,12 +196,12 @@ static void stacks_recompute_and_intervals(void **state) {
                                     RECOMPUTE_FULL};
     for (size_t i = 0; i < 3; i++) {
         r.recompute = modes[i];
-        compute_unit(&m, &c, &r, &units[1], &fc, &bc);
+        compute_unit(&(struct compute_context){&m, &c, &r}, &units[1], &fc, &bc);
         assert_true(bc.duration_s > last);
         last = bc.duration_s;
     }
     r.attention = ATTENTION_MATH;
-    compute_unit(&m, &c, &r, &units[1], &fc, &bc);
+    compute_unit(&(struct compute_context){&m, &c, &r}, &units[1], &fc, &bc);
     assert_true(bc.duration_s > last);
 }
 
@@ -216,10 +216,10 @@ static void tied_head_is_billed_once(void **state) {
     struct recipe r = recipe();
     struct cluster c = ampere();
     struct unit_cost f, b;
-    compute_unit(&m, &c, &r, &last, &f, &b);
+    compute_unit(&(struct compute_context){&m, &c, &r}, &last, &f, &b);
     assert_true(f.flop == 0.0);
     m.tied_embeddings = true;
-    compute_unit(&m, &c, &r, &last, &f, &b);
+    compute_unit(&(struct compute_context){&m, &c, &r}, &last, &f, &b);
     near(f.flop, 2.0 * H * V * 8192, 1e-12);
 }
 

@@ -21,10 +21,9 @@ static struct {
     double forward_s, backward_s, gather_s, reduce_s, all_reduce_s, kernel_s, optimizer_s;
 } cost;
 
-void compute_unit(const struct model *m, const struct cluster *c, const struct recipe *r,
-                  const struct model_unit *u, struct unit_cost *forward,
-                  struct unit_cost *backward) {
-    (void)m, (void)c, (void)r;
+void compute_unit(const struct compute_context *x, const struct model_unit *u,
+                  struct unit_cost *forward, struct unit_cost *backward) {
+    (void)x;
     double share = u->kind == UNIT_BLOCK ? 1 : 0;
     *forward = (struct unit_cost){.duration_s = share * cost.forward_s};
     *backward = (struct unit_cost){.duration_s = share * cost.backward_s};
