@@ -87,7 +87,7 @@ def check_file(program, value, folder, root):
 
 
 def main(program, root):
-    root, faults, count = Path(root), [], 0
+    program, root, faults, count = str(Path(program).resolve()), Path(root), [], 0
     with tempfile.TemporaryDirectory() as folder:
         os.symlink(root / "models", Path(folder) / "models")
         os.symlink(root / "tests", Path(folder) / "tests")

@@ -21,7 +21,7 @@ def printed(program, line):
 
 
 def main(program, root, update=None):
-    path = Path(root) / "README.md"
+    program, path = str(Path(program).resolve()), Path(root) / "README.md"
     old = path.read_text("utf-8")
     block = re.compile(r"^    \$ (shardplan .*)\n((?: {4}.*\n|\n(?= {4}))*)", re.M)
     new = block.sub(lambda m: f"    $ {m.group(1)}\n{printed(program, m.group(1))}", old)
