@@ -16,7 +16,7 @@ struct chart_bars {
     size_t row_count, per_row; // per_row 1 or 2
     const double *values;      // row_count * per_row * segment_count
     const double *limits;      // per row, or NULL: a mark that should not be passed
-    const char *limit_label;   // in the key
+    const char *limit_label;   // in the key, when the text is empty
     const char *limit_text;    // beside the first mark
     const double *low, *high;  // per bar, or NULL: an interval on the total
     const char *const *ends;   // per bar, or NULL: text at the bar's end

@@ -134,15 +134,12 @@ static double bar_right(const struct chart_bars *b, size_t bar) {
     return fmin(right, cut_of(b));
 }
 
-// The limit's line would strike through the text at this row's end.
-static bool limit_hits_end(const struct chart_bars *b, size_t row, double most) {
-    for (int narrow = 0; b->ends && b->per_row == 1 && narrow < 2; narrow++) {
-        struct layout l = layout_of(b, narrow, most);
-        double px = (b->limits[row] - bar_right(b, row)) * l.inner / l.high;
-        if (px > 0 && px < 12 + l.character * (double)strlen(b->ends[row]))
-            return true;
-    }
-    return false;
+// The limit's line would strike through the text at this row's end, in one of the two pictures.
+static bool limit_hits_end(const struct chart_bars *b, size_t row, bool narrow, double most) {
+    struct layout l = layout_of(b, narrow, most);
+    double px = (b->limits[row] - bar_right(b, row)) * l.inner / l.high;
+    return b->ends && b->per_row == 1 && px > 0 &&
+           px < 12 + l.character * (double)strlen(b->ends[row]);
 }
 
 static void limit_stroke(struct plot *p, double x, double y, double length) {
@@ -153,31 +150,51 @@ static void limit_stroke(struct plot *p, double x, double y, double length) {
     plot_row_end(p);
 }
 
-static void write_limits(struct plot *p, const struct chart_bars *b, double most) {
+static void write_limit_line(struct plot *p, const struct chart_bars *b, bool narrow, double most) {
     int block = plot_block(p);
-    size_t first = b->row_count;
     for (size_t i = b->row_count; i-- > 0;) {
         double y = (double)(b->row_count - 1 - i), extra = i == 0 ? 0.15 : 0;
-        first = isnan(b->limits[i]) ? first : i;
-        if (limit_hits_end(b, i, most)) {
+        if (limit_hits_end(b, i, narrow, most)) {
             limit_stroke(p, b->limits[i], y - 0.5, 0.22);
             limit_stroke(p, b->limits[i], y + 0.28, 0.22 + extra);
         } else {
             limit_stroke(p, b->limits[i], y - 0.5, 1 + extra);
         }
     }
-    plot_clause(p,
-                "file index %d using 1:2:3:4 with vectors nohead lw 2 dt (6,3) lc rgb \"#000000\" "
-                "title \"%s\"",
-                block, b->limit_label);
+    plot_clause(
+        p,
+        "file index %d using (narrow == %d ? $1 : NaN):2:3:4 with vectors nohead lw 2 dt (6,3) "
+        "lc rgb \"#000000\" notitle",
+        block, narrow);
+}
+
+static void write_limits(struct plot *p, const struct chart_bars *b, double most) {
+    size_t first = 0;
+    write_limit_line(p, b, false, most);
+    write_limit_line(p, b, true, most);
+    while (first < b->row_count && isnan(b->limits[first]))
+        first++;
     if (first == b->row_count)
         return;
-    block = plot_block(p);
+    double at = b->limits[first] / layout_of(b, false, most).high;
+    const char *side = at < 0.15   ? "left offset -1,0.2"
+                       : at > 0.75 ? "right offset 1,0.2"
+                                   : "center offset 0,0.2";
+    int block = plot_block(p);
     plot_number(p, b->limits[first]);
     plot_number(p, (double)b->row_count - 0.2);
-    plot_string(p, b->limit_text, 24);
+    plot_string(p, b->limit_text, 32);
     plot_row_end(p);
-    plot_clause(p, "file index %d using 1:2:3 with labels center offset 0,0.2 notitle", block);
+    if (*b->limit_text)
+        plot_clause(p, "file index %d using 1:2:3 with labels %s notitle", block, side);
+    else // a line of one point shows in the key alone
+        plot_clause(
+            p, "file index %d using 1:2 with lines lw 2 dt (6,3) lc rgb \"#000000\" title \"%s\"",
+            block, b->limit_label);
+}
+
+static bool limit_in_key(const struct chart_bars *b) {
+    return b->limits && !*b->limit_text;
 }
 
 static void write_totals(struct plot *p, const struct chart_bars *b) {
@@ -221,7 +238,7 @@ static void write_rows(struct plot *p, const struct chart_bars *b) {
 
 static void write_frame(struct plot *p, size_t keys, const struct chart_bars *b,
                         const int *blocks) {
-    size_t longest = b->limits ? strlen(b->limit_label) : 1;
+    size_t longest = limit_in_key(b) ? strlen(b->limit_label) : 1;
     for (size_t s = 0; s < b->segment_count; s++)
         if (blocks[s] >= 0 && strlen(b->segments[s]) > longest)
             longest = strlen(b->segments[s]);
@@ -255,7 +272,7 @@ void chart_bars(struct plot *p, const struct chart_bars *b) {
         write_limits(p, b, most);
     write_totals(p, b);
     write_rows(p, b);
-    write_frame(p, used + (b->limits != NULL), b, blocks);
+    write_frame(p, used + limit_in_key(b), b, blocks);
     write_layout(b, false, most, p->wide);
     write_layout(b, true, most, p->narrow);
 }

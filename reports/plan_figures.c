@@ -53,6 +53,11 @@ static const char *text_of(struct view plan, const char *key, double v) {
     return arena_strdup(plan.arena, show_format(text, key, v));
 }
 
+static const char *capacity_text(struct view plan) {
+    return arena_printf(plan.arena, "capacity %s",
+                        text_of(plan, "_bytes", view_number(plan, "memory.capacity_bytes")));
+}
+
 struct rows { // arrays of one bar chart, in the page's arena
     const char **labels, **ends;
     double *values, *low, *high, *limits;
@@ -123,23 +128,20 @@ void plans_memory_figure(struct page *p, const struct plans *s) {
     }
     struct plot *plot = plot_add(&p->plots, "memory", "Memory per GPU at the peak, by plan");
     plot->alt = memory_alt(p->arena, s, picked, n);
-    chart_bars(plot,
-               &(struct chart_bars){
-                   .x_label = "GiB per GPU",
-                   .segments = class_names,
-                   .colours = class_colours,
-                   .segment_count = CLASSES,
-                   .rows = r.labels,
-                   .row_count = n,
-                   .per_row = 1,
-                   .values = r.values,
-                   .low = r.low,
-                   .high = r.high,
-                   .limits = limited ? r.limits : NULL,
-                   .limit_label = "capacity",
-                   .limit_text = text_of(s->items[picked[0]], "_bytes",
-                                         view_number(s->items[picked[0]], "memory.capacity_bytes")),
-                   .ends = r.ends});
+    chart_bars(plot, &(struct chart_bars){.x_label = "GiB per GPU",
+                                          .segments = class_names,
+                                          .colours = class_colours,
+                                          .segment_count = CLASSES,
+                                          .rows = r.labels,
+                                          .row_count = n,
+                                          .per_row = 1,
+                                          .values = r.values,
+                                          .low = r.low,
+                                          .high = r.high,
+                                          .limits = limited ? r.limits : NULL,
+                                          .limit_label = "capacity",
+                                          .limit_text = capacity_text(s->items[picked[0]]),
+                                          .ends = r.ends});
     page_figure(p, plot);
     if (n < s->count)
         html_printf(&p->html,
@@ -170,20 +172,18 @@ void plans_phases_figure(struct page *p, const struct plans *s, size_t index) {
         arena_printf(p->arena, "For %s the peak of a step is in phase %s, %s", s->labels[index],
                      peak ? peak : "not stated",
                      text_of(plan, "_bytes", view_number(plan, "memory.allocated_peak_bytes")));
-    chart_bars(
-        plot, &(struct chart_bars){
-                  .x_label = "GiB per GPU",
-                  .segments = class_names,
-                  .colours = class_colours,
-                  .segment_count = CLASSES,
-                  .rows = r.labels,
-                  .row_count = n,
-                  .per_row = 1,
-                  .values = r.values,
-                  .limits = isnan(r.limits[0]) ? NULL : r.limits,
-                  .limit_label = "capacity",
-                  .limit_text = text_of(plan, "_bytes", view_number(plan, "memory.capacity_bytes")),
-                  .ends = r.ends});
+    chart_bars(plot, &(struct chart_bars){.x_label = "GiB per GPU",
+                                          .segments = class_names,
+                                          .colours = class_colours,
+                                          .segment_count = CLASSES,
+                                          .rows = r.labels,
+                                          .row_count = n,
+                                          .per_row = 1,
+                                          .values = r.values,
+                                          .limits = isnan(r.limits[0]) ? NULL : r.limits,
+                                          .limit_label = "capacity",
+                                          .limit_text = capacity_text(plan),
+                                          .ends = r.ends});
     page_figure(p, plot);
 }
 

@@ -132,17 +132,16 @@ class Browser:
         ]
         return [u for u in urls if u != own and not u.startswith("data:")]
 
-    def screenshot(self, path, selector=None):
-        clip = None
-        if selector:
-            box = self.value(
-                "(()=>{const r=document.querySelector(%s).getBoundingClientRect();"
-                "return [r.x+scrollX,r.y+scrollY,r.width,r.height]})()" % json.dumps(selector)
-            )
-            clip = dict(zip(("x", "y", "width", "height"), box), scale=1)
-        extra = {"clip": clip} if clip else {}
+    def screenshot(self, path, selector=None, height=None):
+        """The whole page, one element, or the page's first `height` pixels."""
+        box = self.value(
+            "(()=>{const r=document.querySelector(%s).getBoundingClientRect();"
+            "return [r.x+scrollX,r.y+scrollY,r.width,r.height]})()" % json.dumps(selector or "html")
+        )
+        clip = dict(zip(("x", "y", "width", "height"), box), scale=1)
+        clip["height"] = height or clip["height"]
         data = self.call(
-            "Page.captureScreenshot", format="png", captureBeyondViewport=True, **extra
+            "Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip
         )
         with open(path, "wb") as out:
             out.write(base64.b64decode(data["data"]))
