@@ -192,7 +192,28 @@ static double fit_seconds(const struct cluster_fit *f, double payload_bytes, dou
     const double sent = collective_sent_bytes(f->collective, payload_bytes, f->ranks);
     *latency_s = f->latency_s.value;
     return f->latency_s.value +
-           sent / f->busbw_bytes_per_s.value * (1.0 + half / fmax(payload_bytes, 1.0));
+           sent / f->busbw_bytes_per_s.value * (1.0 + sqrt(half / fmax(payload_bytes, 1.0)));
+}
+
+// How far a payload lies outside what was measured, in powers of e; 0 inside.
+static double out_of_range(const struct cluster_fit *f, double payload_bytes) {
+    if (f->min_payload_bytes > 0 && payload_bytes < f->min_payload_bytes) {
+        return log(f->min_payload_bytes / payload_bytes);
+    }
+    if (f->max_payload_bytes > 0 && payload_bytes > f->max_payload_bytes) {
+        return log(payload_bytes / f->max_payload_bytes);
+    }
+    return 0.0;
+}
+
+// Beyond four times the measured sizes a fit is not asked: the law keeps its shape there and takes
+// the ratio of fit to law at the edge of what was measured.
+#define FIT_REACH 4.0
+
+static double edge_payload(const struct cluster_fit *f, double payload_bytes) {
+    const double low = f->min_payload_bytes > 0 ? f->min_payload_bytes / FIT_REACH : 0.0;
+    const double high = f->max_payload_bytes > 0 ? f->max_payload_bytes * FIT_REACH : INFINITY;
+    return fmin(fmax(payload_bytes, low), high);
 }
 
 // The measured set of this collective nearest to the group: same ranks first, then nearest size.
@@ -206,15 +227,24 @@ static const struct cluster_fit *fit_for(const struct cluster *c, const struct s
             continue;
         }
         const bool both_inside = (f->nodes > 1) == (s->nodes > 1);
-        const double d = fabs(log((double)f->ranks / (double)s->ranks)) +
-                         fabs(log((double)f->nodes / (double)s->nodes));
+        const double ranks = fabs(log((double)f->ranks / (double)s->ranks)) +
+                             fabs(log((double)f->nodes / (double)s->nodes));
+        // Of the pieces of one group, the one whose sizes are nearest.
+        const double d = ranks + 1e-6 * out_of_range(f, s->payload_bytes);
         if (both_inside && d < distance) {
             distance = d;
             best = f;
+            *exact = ranks == 0.0;
         }
     }
-    *exact = best != NULL && distance == 0.0;
     return best;
+}
+
+// Half-width of a fitted time: its parameters' intervals, at least the scatter of a good fabric.
+static double fit_width(const struct cluster_fit *f) {
+    const double b = f->busbw_bytes_per_s.high / f->busbw_bytes_per_s.value - 1.0;
+    const double l = f->latency_s.high / f->latency_s.value - 1.0;
+    return fmin(0.25, fmax(0.03, fmax(b, 0.5 * l)));
 }
 
 static void apply_fit(const struct cluster *c, const struct shape *s, const struct group_layout *g,
@@ -226,10 +256,11 @@ static void apply_fit(const struct cluster *c, const struct shape *s, const stru
     }
     double latency_s = 0.0;
     const double at = fit_seconds(f, s->payload_bytes, &latency_s);
-    if (exact && g->concurrent_groups <= 1) {
-        const bool inside =
-            s->payload_bytes >= f->min_payload_bytes && s->payload_bytes <= f->max_payload_bytes;
-        const double width = inside ? 0.10 : 0.25;
+    const double edge = edge_payload(f, s->payload_bytes);
+    const bool reached = !(edge > s->payload_bytes) && !(edge < s->payload_bytes);
+    if (exact && reached && g->concurrent_groups <= 1) {
+        const bool inside = out_of_range(f, s->payload_bytes) <= 0.0;
+        const double width = inside ? fit_width(f) : 0.25;
         *out = (struct collective_time){.seconds = at,
                                         .low_s = at * (1 - width),
                                         .high_s = at * (1 + width),
@@ -243,9 +274,9 @@ static void apply_fit(const struct cluster *c, const struct shape *s, const stru
     // Another size of group was measured: keep the law's shape and this machine's ratio to it.
     const struct group_layout measured = {
         .size = f->ranks, .ranks_per_node = f->ranks / f->nodes, .concurrent_groups = 1};
-    const struct shape ms = shape_of(s->kind, &measured, s->payload_bytes);
+    const struct shape ms = shape_of(s->kind, &measured, edge);
     const struct candidate law = prior(c, &ms, &measured);
-    const double ratio = at / total_s(&law);
+    const double ratio = fit_seconds(f, edge, &latency_s) / total_s(&law);
     if (!isfinite(ratio)) {
         return;
     }

@@ -56,7 +56,7 @@ struct cluster_fit {
     enum collective collective;
     uint64_t nodes, ranks;
     struct figure latency_s, busbw_bytes_per_s,
-        half_bytes;                              // t = latency + S f / busbw * (1 + half/S)…
+        half_bytes;                              // t = latency + S f / busbw * (1 + sqrt(half / S))
     double min_payload_bytes, max_payload_bytes; // measured range
 };
 

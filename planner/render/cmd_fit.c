@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "render/cmd.h"
+
+#include "judge/calibrate.h"
+#include "render/emit_fit.h"
+
+#include <stdio.h>
+
+struct fit_options {
+    struct output_request output;
+    const char *cluster, *out;
+};
+
+#define AT(field) offsetof(struct fit_options, field)
+static const struct opt own_options[] = {
+    {.name = "cluster",
+     .letter = 'c',
+     .type = OPT_STRING,
+     .offset = AT(cluster),
+     .argument = "CLUSTER",
+     .help = "the cluster that was measured: catalog name, file, or COUNTxGPU",
+     .group = "Fit",
+     .given_offset = SIZE_MAX},
+    {.name = "out",
+     .letter = 'o',
+     .type = OPT_STRING,
+     .offset = AT(out),
+     .argument = "CLUSTER.json",
+     .help = "where the fitted cluster goes",
+     .group = "Fit",
+     .given_offset = SIZE_MAX},
+    {.name = NULL},
+};
+static const struct opt *const tables[] = {own_options, output_options_at_zero, NULL};
+static const char *const help[] = {"MEASUREMENT: what bench or catalog import wrote", NULL};
+static const char *const examples[] = {"shardplan fit --help", NULL};
+const struct opt_command fit_command_options = {
+    .name = "fit",
+    .summary = "turn measurements into a cluster's own coefficients",
+    .positional = "MEASUREMENT...",
+    .positional_help = help,
+    .tables = tables,
+    .examples = examples,
+    .notes =
+        "Collectives get latency, bandwidth and saturation per rank count, with standard errors; "
+        "copies, NVMe, host memory and CPU Adam their best measured setting. The figures of the "
+        "new "
+        "cluster file are `fitted`; plan and simulate use them and narrow their intervals. A fit "
+        "is "
+        "not asked beyond four times the measured sizes.",
+};
+
+static bool read_all(struct cli *cli, struct measurement **out) {
+    *out = arena_array(cli->arena, cli->rest.count, sizeof **out);
+    for (size_t i = 0; i < cli->rest.count; i++)
+        if (!measure_read(cli->rest.items[i], cli->arena, &(*out)[i], &cli->err))
+            return false;
+    return true;
+}
+
+static bool fit(struct cli *cli, const struct fit_options *o, struct calibration *out) {
+    struct cluster *c = arena_alloc(cli->arena, sizeof *c);
+    struct measurement *m;
+    if (cli->rest.count == 0 || !o->cluster || !o->out)
+        return err_set(&cli->err, ERR_USAGE,
+                       "fit takes MEASUREMENT..., --cluster CLUSTER and -o CLUSTER.json");
+    return cluster_load(o->cluster, cli->arena, c, &cli->err) && read_all(cli, &m) &&
+           calibrate(c, m, cli->rest.count, cli->arena, out, &cli->err) &&
+           cluster_write(o->out, &out->cluster, &cli->err);
+}
+
+static int run(struct cli *cli, int argc, char **argv) {
+    struct fit_options o = {0};
+    struct calibration c;
+    if (!cli_parse(cli, &fit_command_options, argc, argv, &o))
+        return cli->status;
+    if (!fit(cli, &o, &c))
+        return cli_fail(cli);
+    if (cli_prints_table(&o.output)) {
+        emit_fit_table(&c, cli->arena, stdout);
+        printf("\nCluster: %s\n", o.out);
+    }
+    return cli_result(cli, &o.output, emit_fit_json(&c, cli->command_line, cli->arena))
+               ? EXIT_YES
+               : cli_fail(cli);
+}
+
+const struct command fit_command = {.options = &fit_command_options, .run = run};

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "render/emit_fit.h"
+
+#include "base/units.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+static const char *title_of(const struct calibrated_series *s, struct arena *a) {
+    return arena_printf(a, "%s, %" PRIu64 " ranks on %" PRIu64 " node%s",
+                        collective_name(s->collective), s->ranks, s->nodes,
+                        s->nodes == 1 ? "" : "s");
+}
+
+static void emit_law(cJSON *list, const char *title, const struct series_law *l) {
+    cJSON *o = json_append_object(list);
+    json_add_string(o, "law", title);
+    json_add_double(o, "latency_s", l->latency_s);
+    json_add_double(o, "latency_stderr_s", l->latency_s * l->latency_error);
+    json_add_double(o, "bandwidth_bytes_per_s", l->bytes_per_s);
+    json_add_double(o, "bandwidth_stderr_bytes_per_s", l->bytes_per_s * l->bandwidth_error);
+    json_add_double(o, "half_bytes", l->half_bytes);
+    json_add_double(o, "min_payload_bytes", l->min_payload_bytes);
+    json_add_double(o, "max_payload_bytes", l->max_payload_bytes);
+    json_add_double(o, "scatter", l->scatter);
+    json_add_u64(o, "points", l->points);
+}
+
+static const struct series_law *law_at(const struct series_fit *f, double payload_bytes) {
+    size_t i = 0;
+    while (i + 1 < f->piece_count && payload_bytes > f->pieces[i].max_payload_bytes)
+        i++;
+    return &f->pieces[i];
+}
+
+static void emit_residuals(cJSON *list, const struct calibrated_series *s, const char *title) {
+    for (size_t i = 0; i < s->point_count; i++) {
+        const struct series_point *p = &s->points[i];
+        cJSON *o = json_append_object(list);
+        json_add_string(o, "name", title);
+        json_add_double(o, "payload_bytes", p->payload_bytes);
+        json_add_double(o, "measured_s", p->seconds);
+        json_add_double(
+            o, "fitted_s",
+            series_seconds(law_at(&s->fit, p->payload_bytes), p->payload_bytes, p->sent_bytes));
+    }
+}
+
+cJSON *emit_fit_json(const struct calibration *c, const char *command, struct arena *a) {
+    cJSON *root = cJSON_CreateObject();
+    json_add_string(root, "schema", "shardplan.fit/1");
+    json_add_string(root, "command", command);
+    json_add_string(root, "name", c->cluster.name);
+    cJSON *fits = json_add_array(root, "fits"), *residuals = json_add_array(root, "residuals");
+    cJSON *refused = json_add_array(root, "refused");
+    for (size_t i = 0; i < c->series_count; i++) {
+        const struct calibrated_series *s = &c->series[i];
+        const char *title = title_of(s, a);
+        if (s->refused) {
+            cJSON *o = json_append_object(refused);
+            json_add_string(o, "law", title);
+            json_add_string(o, "reason", s->refused);
+            continue;
+        }
+        for (size_t k = 0; k < s->fit.piece_count; k++)
+            emit_law(fits, title, &s->fit.pieces[k]);
+        emit_residuals(residuals, s, title);
+    }
+    cJSON *rates = json_add_array(root, "rates");
+    for (size_t i = 0; i < c->rate_count; i++) {
+        cJSON *o = json_append_object(rates);
+        json_add_string(o, "path", c->rates[i].path);
+        json_add_string(o, "unit", c->rates[i].unit);
+        json_add_figure(o, "before", c->rates[i].before);
+        json_add_figure(o, "after", c->rates[i].after);
+        json_add_u64(o, "samples", c->rates[i].samples);
+    }
+    json_add_u64(root, "left_out", c->left_out);
+    return root;
+}
+
+static void print_law(const struct calibrated_series *s, size_t piece, struct arena *a, FILE *out) {
+    const struct series_law *l = &s->fit.pieces[piece];
+    char latency[32], rate[32], low[32], high[32];
+    fprintf(out, "%-36s %9s ± %4.1f %% %11s ± %4.1f %% %9s-%-9s %6zu %6.1f %%\n", title_of(s, a),
+            units_format_seconds(latency, sizeof latency, l->latency_s), 100 * l->latency_error,
+            units_format_rate(rate, sizeof rate, l->bytes_per_s), 100 * l->bandwidth_error,
+            units_format_bytes(low, sizeof low, l->min_payload_bytes),
+            units_format_bytes(high, sizeof high, l->max_payload_bytes), l->points,
+            100 * s->fit.cross_validation);
+}
+
+static void print_rate(const struct calibrated_rate *r, FILE *out) {
+    fprintf(out, "%-36s %.4g %s (95 %%: %.4g to %.4g; before %.4g, %s) from %zu results\n", r->path,
+            r->after.value, r->unit, r->after.low, r->after.high, r->before.value,
+            figure_is_known(r->before) ? provenance_name(r->before.provenance) : "unknown",
+            r->samples);
+}
+
+void emit_fit_table(const struct calibration *c, struct arena *a, FILE *out) {
+    fprintf(out, "%s, from measurements\n", c->cluster.name);
+    if (c->cluster.fit_count)
+        fprintf(out, "\n%-36s %9s ± %6s %11s ± %6s %19s %6s %8s\n", "collective", "latency", "s.e.",
+                "busbw", "s.e.", "measured payloads", "points", "left out");
+    for (size_t i = 0; i < c->series_count; i++) {
+        for (size_t k = 0; k < c->series[i].fit.piece_count; k++)
+            print_law(&c->series[i], k, a, out);
+        if (c->series[i].refused)
+            fprintf(out, "%-36s not fitted: %s\n", title_of(&c->series[i], a),
+                    c->series[i].refused);
+    }
+    if (c->rate_count)
+        fputc('\n', out);
+    for (size_t i = 0; i < c->rate_count; i++)
+        print_rate(&c->rates[i], out);
+    if (c->left_out)
+        fprintf(out,
+                "\n%zu results left out: wrong data, oversubscribed, or several ranks on one GPU\n",
+                c->left_out);
+}
