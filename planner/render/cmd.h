@@ -10,6 +10,7 @@ extern const struct command plan_command;
 extern const struct command simulate_command;
 extern const struct command sweep_command;
 extern const struct command fit_command;
+extern const struct command accept_command;
 extern const struct command advise_command;
 extern const struct command catalog_command;
 extern const struct command validate_command;

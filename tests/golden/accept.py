@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""fit and accept on measurements made here: healthy passes, faults fail with the culprit, no data never passes."""
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.dom.minidom
+
+PROGRAM = os.environ["SHARDPLAN_PROGRAM"]
+MIB = 1 << 20
+
+
+def result(kind, seconds, **more):
+    r = {"kind": kind, "backend": "mpi", "median_s": seconds, "min_s": seconds, "max_s": seconds, "iterations": 20, "errors": 0}
+    r.update(more)
+    payload, n = r.get("payload_bytes"), r.get("ranks", 2)
+    if payload:
+        factor = 2 * (n - 1) / n if kind == "all_reduce" else (n - 1) / n if kind in ("all_gather", "reduce_scatter") else 1
+        r.setdefault("algbw_bytes_per_s", payload / seconds)
+        r.setdefault("busbw_bytes_per_s", payload / seconds * factor)
+    return r
+
+
+def sweep(rate=3.2e11, noise=0.01, seed=1, kinds=("all_gather", "reduce_scatter"), nodes=1, ranks=8):
+    rng = random.Random(seed)
+    for kind in kinds:
+        for e in range(20, 34):
+            payload = 1 << e
+            seconds = 60e-6 + payload * 7 / 8 / rate
+            yield result(kind, seconds * (1 + rng.gauss(0, noise)), payload_bytes=payload, ranks=ranks, nodes=nodes,
+                         scope="intra_node" if nodes == 1 else "inter_node", dtype="bf16")
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def write(self, name, results):
+        with open(self.path(name), "w", encoding="utf-8") as f:
+            json.dump({"schema": "shardplan.measurement/1", "host": {"name": "node", "memory_bytes": 2 * 10**12},
+                       "build": {"type": "release"}, "results": list(results)}, f)
+        return self.path(name)
+
+    def run_program(self, *words):
+        return subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=60)
+
+    def accept(self, results, *words, cluster="dgx-h100"):
+        m = self.write("m.json", results)
+        done = self.run_program("accept", m, "--cluster", cluster, "--json", "-", *words)
+        return (json.loads(done.stdout) if done.stdout else None), done
+
+
+class Accept(Case):
+    def test_healthy_passes(self):
+        verdict, done = self.accept(sweep())
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual(verdict["verdict"], "PASS")
+
+    def test_half_rate_fails_by_topology_and_by_baseline(self):
+        verdict, done = self.accept(sweep(rate=1.6e11))
+        self.assertEqual((done.returncode, verdict["verdict"]), (1, "FAIL"))
+        base = self.write("base.json", sweep(rate=3.2e11, seed=5))
+        verdict, done = self.accept(sweep(rate=2.9e11), "--baseline", base)
+        self.assertEqual(done.returncode, 1)
+
+    def test_capped_pair_is_named(self):
+        pairs = [result("send_recv", 64 * MIB / (2.4e10 if (i, k) != (1, 3) else 6e9), payload_bytes=64 * MIB, ranks=2, nodes=2,
+                        group=f"{i},{k}", scope="inter_node") for i in range(4) for k in range(i + 1, 4)]
+        verdict, done = self.accept(list(sweep()) + pairs)
+        self.assertEqual(done.returncode, 1)
+        failed = [c for c in verdict["checks"] if c["status"] == "FAIL"]
+        self.assertEqual([c["culprit"] for c in failed], ["pair 1,3"])
+
+    def test_throttled_disk(self):
+        disk = [result("nvme", 0.001, direction="read", algbw_bytes_per_s=6e9), result("nvme", 0.001, direction="write", algbw_bytes_per_s=3e9)]
+        base = self.write("base.json", list(sweep(seed=9)) + disk)
+        slow = [result("nvme", 0.002, direction="read", algbw_bytes_per_s=2e9), disk[1]]
+        verdict, done = self.accept(list(sweep()) + slow, "--baseline", base)
+        failed = [c["name"] for c in verdict["checks"] if c["status"] == "FAIL"]
+        self.assertEqual((done.returncode, failed), (1, ["NVMe read"]))
+
+    def test_wrong_data_fails(self):
+        bad = result("all_gather", 1e-3, payload_bytes=64 * MIB, ranks=8, nodes=1)
+        bad["errors"] = 7
+        verdict, done = self.accept(list(sweep()) + [bad])
+        self.assertEqual(done.returncode, 1)
+
+    def test_no_data_never_passes(self):
+        verdict, done = self.accept([])
+        self.assertEqual((done.returncode, verdict["verdict"]), (4, "NODATA"))
+        verdict, done = self.accept([], "--allow-waived")
+        self.assertEqual(done.returncode, 4)
+        verdict, done = self.accept(sweep(), "--plan", self.plan("llama-3-70b", "--with-offload"))
+        self.assertIn(verdict["verdict"], ("PASS", "NODATA"))
+
+    def plan(self, model, *words):
+        out = self.path("plan.json")
+        self.run_program("plan", model, "dgx-h100", "--json", out, *words)
+        return out
+
+    def test_two_node_all_reduce_is_no_network_measurement(self):
+        verdict, done = self.accept(sweep(kinds=("all_reduce",), nodes=2, ranks=16, rate=4e11))
+        self.assertEqual(done.returncode, 4)
+        self.assertTrue(all("no measure of a network" in (c["reason"] or "no measure of a network") for c in verdict["checks"]))
+
+    def test_oversubscribed_is_waived(self):
+        results = list(sweep())
+        for r in results:
+            r["oversubscribed"] = True
+        verdict, done = self.accept(results)
+        self.assertEqual((done.returncode, verdict["verdict"]), (4, "WAIVED"))
+
+    def test_junit(self):
+        out = self.path("j.xml")
+        self.accept(sweep(rate=1.6e11), "--junit", out)
+        suite = xml.dom.minidom.parse(out).documentElement
+        self.assertGreater(int(suite.getAttribute("failures")), 0)
+        self.assertEqual(len(suite.getElementsByTagName("testcase")), int(suite.getAttribute("tests")))
+
+    def test_healthy_runs_raise_no_alarm(self):
+        base = self.write("base.json", [r for seed in range(5) for r in sweep(seed=1000 + seed)])
+        alarms = sum(self.accept(sweep(seed=seed), "--baseline", base)[1].returncode == 1 for seed in range(100))
+        self.assertLessEqual(alarms, 0)
+
+
+class Fit(Case):
+    def test_fit_is_used(self):
+        m = self.write("m.json", sweep(rate=1.0e11, noise=0.005))
+        out = self.path("fitted.json")
+        done = self.run_program("fit", m, "--cluster", "dgx-h100", "-o", out, "--json", self.path("fit.json"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(self.path("fit.json"), encoding="utf-8") as f:
+            fits = {x["law"]: x for x in json.load(f)["fits"]}
+        law = fits["all_gather, 8 ranks on 1 node"]
+        self.assertAlmostEqual(law["bandwidth_bytes_per_s"] / 1e11, 1, 1)
+        steps = []
+        for cluster in ("dgx-h100", out):
+            done = self.run_program("plan", "llama-2-7b", cluster, "--strategy", "fsdp2", "--json", "-")
+            steps.append(json.loads(done.stdout)["plans"][0]["time"])
+        self.assertGreater(steps[1]["step_s"], steps[0]["step_s"])  # the slow fabric that was measured
+
+    def test_rates(self):
+        m = self.write("m.json", [result("nvme", 0.001, direction="read", algbw_bytes_per_s=6.5e9),
+                                  result("adam", 0.35, n=1000000000, backend="adam"), result("copy", 0.1, direction="h2d", algbw_bytes_per_s=5.4e10)])
+        out = self.path("fitted.json")
+        done = self.run_program("fit", m, "--cluster", "dgx-h100", "-o", out)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(out, encoding="utf-8") as f:
+            c = json.load(f)
+        self.assertEqual(c["nvme_read_bytes_per_s"]["value"], 6.5e9)
+        self.assertEqual(c["nvme_read_bytes_per_s"]["provenance"], "fitted")
+        self.assertAlmostEqual(c["cpu_adam_s_per_param"]["value"], 0.35e-9)
+
+    def test_nothing_to_fit(self):
+        done = self.run_program("fit", self.write("m.json", []), "--cluster", "dgx-h100", "-o", self.path("x.json"))
+        self.assertEqual(done.returncode, 4)
+        self.assertFalse(os.path.exists(self.path("x.json")))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=1)
