@@ -72,15 +72,17 @@ class Accept(Case):
         self.assertEqual(done.returncode, 1)
 
     def test_capped_pair_is_named(self):
-        pairs = [result("send_recv", 64 * MIB / (2.4e10 if (i, k) != (1, 3) else 6e9), payload_bytes=64 * MIB, ranks=2, nodes=2,
-                        group=f"{i},{k}", scope="inter_node") for i in range(4) for k in range(i + 1, 4)]
+        pairs = [result("send_recv", 64 * MIB / (2.4e10 if (i, k) != (1, 3) else 6e9), payload_bytes=64 * MIB,
+                        ranks=2, nodes=2, group=f"{i},{k}", scope="inter_node")
+                 for i in range(4) for k in range(i + 1, 4)]
         verdict, done = self.accept(list(sweep()) + pairs)
         self.assertEqual(done.returncode, 1)
         failed = [c for c in verdict["checks"] if c["status"] == "FAIL"]
         self.assertEqual([c["culprit"] for c in failed], ["pair 1,3"])
 
     def test_throttled_disk(self):
-        disk = [result("nvme", 0.001, direction="read", algbw_bytes_per_s=6e9), result("nvme", 0.001, direction="write", algbw_bytes_per_s=3e9)]
+        disk = [result("nvme", 0.001, direction="read", algbw_bytes_per_s=6e9),
+                result("nvme", 0.001, direction="write", algbw_bytes_per_s=3e9)]
         base = self.write("base.json", list(sweep(seed=9)) + disk)
         slow = [result("nvme", 0.002, direction="read", algbw_bytes_per_s=2e9), disk[1]]
         verdict, done = self.accept(list(sweep()) + slow, "--baseline", base)
@@ -149,7 +151,8 @@ class Fit(Case):
 
     def test_rates(self):
         m = self.write("m.json", [result("nvme", 0.001, direction="read", algbw_bytes_per_s=6.5e9),
-                                  result("adam", 0.35, n=1000000000, backend="adam"), result("copy", 0.1, direction="h2d", algbw_bytes_per_s=5.4e10)])
+                                  result("adam", 0.35, n=1000000000, backend="adam"),
+                                  result("copy", 0.1, direction="h2d", algbw_bytes_per_s=5.4e10)])
         out = self.path("fitted.json")
         done = self.run_program("fit", m, "--cluster", "dgx-h100", "-o", out)
         self.assertEqual(done.returncode, 0, done.stderr)
