@@ -264,8 +264,12 @@ uint64_t activation_working_bytes(const struct model *m, const struct recipe *r)
         sum_layer(m, r, m->units[i].moe, &kept, &rebuilt);
         most = rebuilt > most ? rebuilt : most;
     }
+    return most + activation_gradient_bytes(m, r);
+}
+
+uint64_t activation_gradient_bytes(const struct model *m, const struct recipe *r) {
     struct table t = table_start(m, r, NULL);
-    return most + to_bytes(t.element_bytes * dim(m->hidden) * t.unsplit * t.tokens);
+    return to_bytes(t.element_bytes * dim(m->hidden) * t.unsplit * t.tokens);
 }
 
 uint64_t activation_embedding_bytes(const struct model *m, const struct recipe *r) {

@@ -29,6 +29,8 @@ uint64_t activation_layer_full_bytes(const struct model *m, const struct recipe 
 uint64_t activation_blocks_bytes(const struct model *m, const struct recipe *r);
 // What a block in backward adds to the kept ones: rebuilt tensors and the gradient of its output.
 uint64_t activation_working_bytes(const struct model *m, const struct recipe *r);
+// The gradient of one block's output.
+uint64_t activation_gradient_bytes(const struct model *m, const struct recipe *r);
 // Final norm, the head's input, and the dropout mask of the embedding.
 uint64_t activation_embedding_bytes(const struct model *m, const struct recipe *r);
 // Logits and loss: bytes held from head forward to its backward, and the transient peak at the

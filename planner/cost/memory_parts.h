@@ -19,6 +19,7 @@ struct memory_sizes {
     double owned;                   // whose master and optimizer states this rank holds
     double block, root;             // one wrapped unit; everything outside the wrapped units
     double root_shard;              // stored by this rank of the units that stay gathered
+    double block_largest;           // largest tensor of a wrapped unit
     double table, head;             // embedding table and output head inside root
     double largest_parameter;
     double trainable_fraction;
@@ -28,6 +29,18 @@ struct memory_sizes {
 struct memory_phase_double {
     double classes[MEMORY_CLASS_COUNT];
     double side; // of them: inside the allocator pools of side streams
+};
+
+struct memory_moment { // transient classes at one point of the step
+    double grads, gather, bucket, activations, logits, transient;
+    double side; // of them: inside the pools of side streams
+};
+
+// What a backward pass starts from.
+struct memory_backward {
+    double kept, working, output_gradient; // activations: all, rebuilt in a block, of its output
+    double gradients_before;               // standing before backward
+    double casts, dequantised;             // autocast's copies; one 4-bit weight in 16 bits
 };
 
 // What the phases of one plan are built from.
@@ -49,6 +62,10 @@ struct memory_host {
     double pinned, pinned_rounding, nvme;          // per node
 };
 
+double memory_moment_total(const struct memory_moment *t);
+// The largest moment of an FSDP backward.
+struct memory_moment memory_fsdp_backward(const struct memory_parts *p,
+                                          const struct memory_backward *in);
 bool memory_sizes_fill(struct memory_parts *p, struct err *e);
 void memory_states_fill(struct memory_parts *p);
 void memory_phases_fill(struct memory_parts *p);

@@ -7,10 +7,6 @@
 
 #include <math.h>
 
-struct moment { // transient classes at one point of the step
-    double grads, gather, bucket, activations, logits, transient, side;
-};
-
 static bool is_stage12(const struct recipe *r) {
     return r->strategy == STRATEGY_ZERO1 || r->strategy == STRATEGY_ZERO2;
 }
@@ -135,31 +131,6 @@ static double gather_in(const struct memory_parts *p, enum memory_phase phase) {
 
 // ---- reduction buffers in backward --------------------------------------------------------------
 
-static double fsdp_unit_reduction(const struct memory_parts *p) {
-    const struct recipe *r = p->recipe;
-    double unit = unit_elements(p) * p->sizes.trainable_fraction, b = p->gather_bytes;
-    double out = p->reduce_bytes / p->sizes.shard_degree;
-    if (recipe_is_fsdp1(r))
-        return unit * (2 * b + (p->reduce_bytes != b ? p->reduce_bytes : 0) + out);
-    double replica = 0;
-    if (r->replica_group > 1 && p->reduce_bytes != p->parameter_bytes)
-        replica = p->sizes.trainable * out; // every group's reduce output is kept to the end
-    // The root's own gradients wait for its post-backward at the very end.
-    double head = p->sizes.head > 0 ? p->sizes.head : p->sizes.table;
-    double waiting = r->embedding_group ? 0 : p->sizes.trainable_fraction * head * b;
-    return unit * (b + p->reduce_bytes + out) + replica + waiting;
-}
-
-// End of backward in FSDP: the root's gradients become a reduce-scatter input. A tied table has
-// two dense gradients (head and look-up) at once, beside the table itself.
-static double fsdp_root_reduction(const struct memory_parts *p) {
-    double b = p->gather_bytes, f = p->sizes.trainable_fraction, root = p->sizes.root;
-    double tied = p->model->tied_embeddings ? p->sizes.table : 0;
-    double building = memory_gathered_bytes(p) * root + f * b * (root + tied); // and gradients
-    double reducing = f * root * (b + p->reduce_bytes + p->reduce_bytes / p->sizes.shard_degree);
-    return fmax(building, reducing);
-}
-
 static double backward_bucket(const struct memory_parts *p) {
     const struct recipe *r = p->recipe;
     double largest = p->sizes.largest_parameter * p->sizes.trainable_fraction;
@@ -171,9 +142,7 @@ static double backward_bucket(const struct memory_parts *p) {
     }
     if (recipe_is_stage3(r)) // the bucket, its flat copy, and the gradient being copied
         return standing_bucket(p) + stage3_flat(p) + largest * p->gather_bytes;
-    if (!recipe_gathers(r))
-        return standing_bucket(p);
-    return fsdp_unit_reduction(p);
+    return standing_bucket(p);
 }
 
 // ---- moments ------------------------------------------------------------------------------------
@@ -191,8 +160,8 @@ static double blocks_kept(const struct memory_parts *p) {
     return fmin(all, 2 * all / (double)p->model->layers); // one in use, one travelling
 }
 
-static struct moment forward_moment(const struct memory_parts *p) {
-    struct moment t = {.gather = gather_in(p, PHASE_FORWARD), .bucket = standing_bucket(p)};
+static struct memory_moment forward_moment(const struct memory_parts *p) {
+    struct memory_moment t = {.gather = gather_in(p, PHASE_FORWARD), .bucket = standing_bucket(p)};
     const struct recipe *r = p->recipe;
     double transient = 0;
     if (r->recompute != RECOMPUTE_NONE) // a layer's tensors die as its forward goes on
@@ -206,8 +175,8 @@ static struct moment forward_moment(const struct memory_parts *p) {
     return t;
 }
 
-static struct moment loss_moment(const struct memory_parts *p) {
-    struct moment t = {.gather = gather_in(p, PHASE_LOSS), .bucket = standing_bucket(p)};
+static struct memory_moment loss_moment(const struct memory_parts *p) {
+    struct memory_moment t = {.gather = gather_in(p, PHASE_LOSS), .bucket = standing_bucket(p)};
     uint64_t held, peak;
     activation_logits(p->model, p->recipe, &held, &peak);
     t.grads = gradients_before_backward(p);
@@ -219,27 +188,23 @@ static struct moment loss_moment(const struct memory_parts *p) {
 }
 
 // The last layer, first in backward: every kept activation is still there.
-static struct moment backward_start(const struct memory_parts *p) {
+static struct memory_moment backward_start(const struct memory_parts *p) {
     const struct recipe *r = p->recipe;
-    struct moment t = {.gather = gather_in(p, PHASE_BACKWARD), .bucket = backward_bucket(p)};
+    struct memory_moment t = {.gather = gather_in(p, PHASE_BACKWARD), .bucket = backward_bucket(p)};
     double layers = (double)(p->model->layers ? p->model->layers : 1);
     double before = gradients_before_backward(p);
     t.grads = fmax(before, p->states[MEMORY_GRADS] / layers);
     t.activations = blocks_kept(p) + (double)activation_working_bytes(p->model, r);
     if (recipe_is_stage3(r))
         t.side = t.gather + stage3_flat(p);
-    else if (recipe_is_fsdp1(r))
-        t.side = t.gather + t.grads;
-    else if (recipe_is_fsdp2(r))
-        t.side = p->gather_bytes * unit_elements(p) + t.grads;
     t.gather += autocast_copies(p);
     return t;
 }
 
 // The first layer and the embedding, last in backward: every gradient is there.
-static struct moment backward_end(const struct memory_parts *p) {
+static struct memory_moment backward_end(const struct memory_parts *p) {
     const struct recipe *r = p->recipe;
-    struct moment t = {.gather = gather_in(p, PHASE_BACKWARD), .bucket = backward_bucket(p)};
+    struct memory_moment t = {.gather = gather_in(p, PHASE_BACKWARD), .bucket = backward_bucket(p)};
     double layers = (double)(p->model->layers ? p->model->layers : 1);
     t.grads = p->states[MEMORY_GRADS];
     t.activations = blocks_kept(p) / layers + (double)activation_working_bytes(p->model, r);
@@ -249,18 +214,25 @@ static struct moment backward_end(const struct memory_parts *p) {
         t.grads *= 2; // what was averaged before and what is averaged now
     if (recipe_is_stage3(r))
         t.side = t.gather + stage3_flat(p);
-    if (recipe_is_fsdp1(r) || recipe_is_fsdp2(r)) {
-        double unit = t.gather + t.bucket + t.activations;
-        double root = fsdp_root_reduction(p);
-        t.side = t.grads;
-        if (recipe_gathers(r) && root > unit) {
-            t.gather = memory_gathered_bytes(p) * p->sizes.root;
-            t.bucket = root - t.gather;
-            t.activations = 0;
-        }
-    }
     t.gather += autocast_copies(p) / layers;
     return t;
+}
+
+static struct memory_moment backward_moment(const struct memory_parts *p) {
+    const struct recipe *r = p->recipe;
+    if (recipe_gathers(r) && !recipe_is_stage3(r) && r->optimizer != OPTIMIZER_NONE) {
+        uint64_t rebuilt = activation_working_bytes(p->model, r);
+        struct memory_backward in = {.kept = blocks_kept(p),
+                                     .working = (double)rebuilt,
+                                     .output_gradient =
+                                         (double)activation_gradient_bytes(p->model, r),
+                                     .gradients_before = gradients_before_backward(p),
+                                     .casts = autocast_copies(p),
+                                     .dequantised = dequantised(p)};
+        return memory_fsdp_backward(p, &in);
+    }
+    struct memory_moment start = backward_start(p), end = backward_end(p);
+    return memory_moment_total(&start) >= memory_moment_total(&end) ? start : end;
 }
 
 static double step_transient(const struct memory_parts *p, double on_gpu) {
@@ -285,9 +257,9 @@ static double step_transient(const struct memory_parts *p, double on_gpu) {
     return lists * n * dtype_bytes(r->state_dtype);
 }
 
-static struct moment step_moment(const struct memory_parts *p) {
+static struct memory_moment step_moment(const struct memory_parts *p) {
     const struct recipe *r = p->recipe;
-    struct moment t = {.grads = p->states[MEMORY_GRADS], .bucket = standing_bucket(p)};
+    struct memory_moment t = {.grads = p->states[MEMORY_GRADS], .bucket = standing_bucket(p)};
     if (r->strategy == STRATEGY_ZERO1 && !memory_bf16_optimizer(r) && !memory_is_megatron(r))
         t.grads = p->parameter_bytes * p->sizes.owned; // foreign gradients are freed by now
     t.transient = step_transient(p, memory_gpu_share(r, p->sizes.owned));
@@ -298,11 +270,11 @@ static struct moment step_moment(const struct memory_parts *p) {
     return t;
 }
 
-static double moment_total(const struct moment *t) {
+double memory_moment_total(const struct memory_moment *t) {
     return t->grads + t->gather + t->bucket + t->activations + t->logits + t->transient;
 }
 
-static void put(struct memory_parts *p, enum memory_phase phase, const struct moment *t) {
+static void put(struct memory_parts *p, enum memory_phase phase, const struct memory_moment *t) {
     struct memory_phase_double *out = &p->phases[phase];
     out->classes[MEMORY_PARAMS] = p->states[MEMORY_PARAMS];
     out->classes[MEMORY_MASTER] = p->states[MEMORY_MASTER];
@@ -353,7 +325,7 @@ static void fill_load(struct memory_parts *p) {
 
 static void fill_checkpoint(struct memory_parts *p) {
     const struct recipe *r = p->recipe;
-    struct moment t = {.bucket = standing_bucket(p)};
+    struct memory_moment t = {.bucket = standing_bucket(p)};
     if (recipe_is_stage3(r) || memory_bf16_optimizer(r))
         t.grads = p->states[MEMORY_GRADS];
     if (recipe_is_fsdp1(r) && recipe_gathers(r) && r->full_state_dict)
@@ -396,12 +368,12 @@ static double loss_hole(const struct memory_parts *p) {
 }
 
 void memory_phases_fill(struct memory_parts *p) {
-    struct moment t = forward_moment(p);
+    struct memory_moment t = forward_moment(p);
     put(p, PHASE_FORWARD, &t);
     t = loss_moment(p);
     put(p, PHASE_LOSS, &t);
-    struct moment start = backward_start(p), end = backward_end(p);
-    put(p, PHASE_BACKWARD, moment_total(&start) >= moment_total(&end) ? &start : &end);
+    t = backward_moment(p);
+    put(p, PHASE_BACKWARD, &t);
     t = step_moment(p);
     put(p, PHASE_STEP_FIRST, &t);
     put(p, PHASE_STEP, &t);

@@ -82,6 +82,8 @@ static void add_unit(struct memory_sizes *s, const struct model_unit *u, bool wr
         double n = tensor_elements(t);
         elements += n * (double)t->count;
         s->largest_parameter = max2(s->largest_parameter, n);
+        if (wrapped)
+            s->block_largest = max2(s->block_largest, n);
         s->table = t->role == TENSOR_EMBEDDING ? n : s->table;
         s->head = t->role == TENSOR_HEAD ? n : s->head;
     }
@@ -106,9 +108,10 @@ static void wrap_units(struct memory_sizes *s, const struct model *m, const stru
 }
 
 static void scale(struct memory_sizes *s, double by) {
-    double *const all[] = {
-        &s->trainable, &s->frozen, &s->sharded, &s->sharded_frozen,    &s->block,
-        &s->root,      &s->table,  &s->head,    &s->largest_parameter, &s->root_shard};
+    double *const all[] = {&s->trainable,      &s->frozen,       &s->sharded,
+                           &s->sharded_frozen, &s->block,        &s->root,
+                           &s->table,          &s->head,         &s->largest_parameter,
+                           &s->root_shard,     &s->block_largest};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         *all[i] *= by;
 }

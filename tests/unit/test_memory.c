@@ -2,7 +2,10 @@
 // Buffers, phases, host and NVMe, readings and fits; docs/method.md §memory and §overheads.
 #include "memory_case.h"
 
+#include "base/json.h"
 #include "cost/activation.h"
+
+#include <stdlib.h>
 
 static struct arena *arena;
 
@@ -330,6 +333,58 @@ static void hpz_keeps_a_second_shard(void **state) {
     within((with - without) / GIB, 16.9, 0.3, "secondary shard");
 }
 
+static double tracked_case(const char *variant, uint64_t seq) {
+    bool tied = strcmp(variant, "tied") == 0;
+    struct model m = {.name = "decoder"};
+    struct err e = {0};
+    assert_true(model_architecture(&m, "llama", &e));
+    m.layers = 8;
+    m.hidden = 1024;
+    m.ffn = 2816;
+    m.heads = m.kv_heads = 16;
+    m.vocab = 16384;
+    m.max_positions = 8192;
+    m.tied_embeddings = tied;
+    if (!model_finish(&m, arena, &e))
+        fail_msg("%s", e.text);
+    enum strategy s = STRATEGY_FSDP2;
+    if (strcmp(variant, "noreshard") == 0)
+        s = STRATEGY_FSDP2_NORESHARD;
+    else if (strcmp(variant, "hsdp") == 0)
+        s = STRATEGY_HSDP;
+    struct recipe r = short_recipe(s, PRECISION_BF16_MIXED);
+    r.seq = seq;
+    r.shard_group = s == STRATEGY_HSDP ? 4 : 0;
+    r.recompute = strcmp(variant, "recompute") == 0 ? RECOMPUTE_FULL : RECOMPUTE_NONE;
+    struct cluster c = plain_cluster(8, 8, 80 * GIB, 0);
+    return (double)estimate(&m, &c, &r).allocated_peak_bytes / (1024 * 1024);
+}
+
+// torch's own tracker of FSDP2's memory: tests/oracle/fsdp2_memory.py.
+static void fsdp2_peaks_as_tracked(void **state) {
+    (void)state;
+    char path[4096];
+    struct err e = {0};
+    struct json_node cases;
+    snprintf(path, sizeof path, "%s/tests/oracle/golden/fsdp2_memory.json",
+             getenv("SHARDPLAN_SOURCE_ROOT"));
+    struct json_doc *doc = json_read_file(path, &e);
+    if (!doc)
+        fail_msg("%s", e.text);
+    assert_true(json_find(json_root(doc), "cases", &cases) && json_size(cases) >= 11);
+    for (size_t i = 0; i < json_size(cases); i++) {
+        struct json_node one = json_at(cases, i);
+        const char *variant = NULL;
+        uint64_t seq = 0;
+        double mib = 0;
+        assert_true(json_get_string(one, "variant", true, &variant, &e) &&
+                    json_get_u64(one, "seq", true, &seq, &e) &&
+                    json_get_double(one, "peak_mib", true, &mib, &e));
+        near(tracked_case(variant, seq), mib, 0.03, variant);
+    }
+    json_destroy(doc);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bucket_table),
@@ -346,6 +401,7 @@ int main(void) {
         cmocka_unit_test(fewest_gpus),
         cmocka_unit_test(activations_do_not_shard),
         cmocka_unit_test(hpz_keeps_a_second_shard),
+        cmocka_unit_test(fsdp2_peaks_as_tracked),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

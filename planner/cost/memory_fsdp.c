@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Backward under FSDP, block by block: docs/method.md §memory "FSDP backward".
+#include "cost/memory_parts.h"
+
+#include <math.h>
+
+struct walk {
+    const struct memory_parts *p;
+    const struct memory_backward *in;
+    double blocks;                 // wrapped blocks
+    double unit, gathered, reduce; // bytes: a block's gradients, its parameters, its reduce input
+    double first;                  // gradient of the MLP's last weight, the first to appear
+};
+
+static bool unsharded_throughout(const struct recipe *r) {
+    return r->strategy == STRATEGY_FSDP2_NORESHARD || r->strategy == STRATEGY_FSDP1_GRAD_OP ||
+           r->strategy == STRATEGY_FSDP1_HYBRID_ZERO2;
+}
+
+static double gather_at(const struct walk *w, double done) {
+    const struct memory_parts *p = w->p;
+    const struct recipe *r = p->recipe;
+    double left = w->blocks - done, root = memory_gathered_bytes(p) * p->sizes.root;
+    if (unsharded_throughout(r))
+        return root + left * w->gathered;
+    double kept = 0;
+    if (r->strategy == STRATEGY_FSDP2_RESHARD && r->reshard_group > 0)
+        kept = left * w->gathered / (double)r->reshard_group;
+    bool prefetches = recipe_is_fsdp2(r) || r->backward_prefetch != PREFETCH_BACKWARD_NONE;
+    double ahead = left > 1 && prefetches ? w->gathered : 0;
+    return root + w->gathered + ahead + kept;
+}
+
+// Before the block's own gradients: the reduce input of the block before it, and what waits for the
+// root's post-backward. HSDP keeps every reduce output until the end.
+static double bucket_at(const struct walk *w, double done) {
+    const struct memory_parts *p = w->p;
+    const struct recipe *r = p->recipe;
+    double head = p->sizes.head > 0 ? p->sizes.head : p->sizes.table;
+    double waiting = r->embedding_group ? 0 : p->sizes.trainable_fraction * head * p->gather_bytes;
+    double reducing = done > 0 ? w->reduce : 0;
+    if (r->replica_group > 1 && p->reduce_bytes != p->parameter_bytes)
+        reducing += done * w->reduce / p->sizes.shard_degree;
+    return waiting + reducing;
+}
+
+static struct memory_moment block_start(const struct walk *w, double done) {
+    struct memory_moment t = {.gather = gather_at(w, done) + w->in->dequantised,
+                              .bucket = bucket_at(w, done) + w->first};
+    const struct memory_parts *p = w->p;
+    double left = (w->blocks - done) / w->blocks;
+    double trained = p->sizes.block * p->sizes.trainable_fraction;
+    double reduced = p->parameter_bytes * trained * done / p->sizes.shard_degree;
+    t.grads = fmax(w->in->gradients_before, fmin(reduced, p->states[MEMORY_GRADS]));
+    t.activations = w->in->kept * left + w->in->working;
+    t.side = (recipe_is_fsdp1(p->recipe) ? t.gather : (left * w->blocks > 1 ? w->gathered : 0)) +
+             t.grads;
+    t.gather += w->in->casts * left;
+    return t;
+}
+
+// After it: its activations are gone, all its gradients are there. FSDP1 flattens them once more.
+static struct memory_moment block_end(const struct walk *w, double done) {
+    struct memory_moment t = block_start(w, done);
+    double copies = recipe_is_fsdp1(w->p->recipe) ? 2 : 1;
+    t.bucket += copies * w->unit - w->first;
+    t.activations = w->in->kept * (w->blocks - done - 1) / w->blocks + w->in->output_gradient;
+    return t;
+}
+
+// The root last: its gradients become a reduce input. A tied table has two dense gradients (head
+// and look-up) at once, beside the table itself.
+static struct memory_moment root_end(const struct walk *w) {
+    const struct memory_parts *p = w->p;
+    double b = p->gather_bytes, f = p->sizes.trainable_fraction, root = p->sizes.root;
+    double tied = p->model->tied_embeddings ? p->sizes.table : 0;
+    double building = memory_gathered_bytes(p) * root + f * b * (root + tied);
+    // Gradients are freed once copied in; the output comes after.
+    double reducing =
+        f * root * (p->reduce_bytes + fmax(b, p->reduce_bytes / p->sizes.shard_degree));
+    struct memory_moment t = {.grads = p->states[MEMORY_GRADS], .side = p->states[MEMORY_GRADS]};
+    t.gather = memory_gathered_bytes(p) * root;
+    t.bucket = fmax(building, reducing) - t.gather;
+    if (t.bucket < 0)
+        t.bucket = 0;
+    if (p->sizes.table + p->sizes.head > 0) // the embedding's part of the root is not reduced yet
+        t.grads -= fmin(t.grads, p->parameter_bytes * f * root / p->sizes.shard_degree);
+    t.grads = fmax(t.grads, w->in->gradients_before);
+    return t;
+}
+
+struct memory_moment memory_fsdp_backward(const struct memory_parts *p,
+                                          const struct memory_backward *in) {
+    double all = p->sizes.trainable + p->sizes.frozen - p->sizes.root;
+    struct walk w = {.p = p, .in = in, .blocks = 1};
+    if (p->sizes.block > 0)
+        w.blocks = fmax(1, floor(all / p->sizes.block + 0.5));
+    double trained = p->sizes.block * p->sizes.trainable_fraction;
+    w.unit = p->gather_bytes * trained;
+    w.first = p->gather_bytes * p->sizes.block_largest * p->sizes.trainable_fraction;
+    w.gathered = memory_gathered_bytes(p) * p->sizes.block;
+    w.reduce = p->reduce_bytes * trained;
+    if (recipe_is_fsdp1(p->recipe) && p->reduce_bytes == p->gather_bytes)
+        w.reduce = 0; // reduced from the flat gradient itself
+    const double at[] = {0, 1, w.blocks - 2, w.blocks - 1};
+    struct memory_moment most = root_end(&w);
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        if (at[i] < 0 || at[i] >= w.blocks)
+            continue;
+        struct memory_moment start = block_start(&w, at[i]), end = block_end(&w, at[i]);
+        if (memory_moment_total(&start) > memory_moment_total(&most))
+            most = start;
+        if (memory_moment_total(&end) > memory_moment_total(&most))
+            most = end;
+    }
+    return most;
+}
