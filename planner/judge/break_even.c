@@ -60,8 +60,11 @@ bool break_even_step(const struct break_even_subject *s, enum break_even_link li
     struct step_scale scale;
     struct step_time t;
     set_scale(&scale, link, multiple);
-    struct step_request q = {
-        .model = s->model, .cluster = s->cluster, .recipe = &s->plan->recipe, .scale = &scale};
+    struct step_request q = {.model = s->model,
+                             .cluster = s->cluster,
+                             .recipe = &s->plan->recipe,
+                             .scale = &scale,
+                             .quick = true};
     if (!step_simulate(&q, a, &t, NULL, e))
         return false;
     *step_s = t.step_s;
