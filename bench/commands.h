@@ -14,11 +14,15 @@ bool command_adam(struct run *r, const struct opt_texts *rest, struct err *e);
 bool command_gemm(struct run *r, const struct opt_texts *rest, struct err *e);
 bool command_nvme(struct run *r, const struct opt_texts *rest, struct err *e);
 bool command_confirm(struct run *r, const struct opt_texts *rest, struct err *e);
+bool command_rehearse(struct run *r, const struct opt_texts *rest, struct err *e);
 bool command_all(struct run *r, const struct opt_texts *rest, struct err *e);
 
 // The named backend, or the first of `names` (NULL-terminated) that opens here; ERR_RESOURCE when
 // none does.
 const struct backend *command_backend(struct run *r, const char *const *names, struct err *e);
+
+bool command_rehearse_result(struct run *r, const struct opt_texts *rest, cJSON **out,
+                             struct err *e);
 
 // The document that confirm makes of its results; the caller deletes it.
 bool command_confirm_result(struct run *r, const struct opt_texts *rest, cJSON **out,

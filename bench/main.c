@@ -20,6 +20,7 @@ struct command {
     bool (*run)(struct run *r, const struct opt_texts *rest, struct err *e);
     bool (*result)(struct run *r, const struct opt_texts *rest, cJSON **out, struct err *e);
     void (*print)(FILE *out, const cJSON *result); // both NULL: the measurements are the result
+    bool threads;                                  // several of a rank's threads call MPI
     bool wants_ranks; // runs as MPI ranks, started by itself if nobody did
 };
 
@@ -35,6 +36,9 @@ LOCAL(gemm);
 LOCAL(nvme);
 LOCAL(all);
 LOCAL(graph);
+LOCAL(rehearse);
+static const char *const rehearse_examples[] = {"shardbench rehearse step.json --shrink 0.01",
+                                                NULL};
 static const struct opt *const confirm_tables[] = {options_confirm, options_graph, options_common,
                                                    NULL};
 static const char *const graph_examples[] = {"shardbench graph step.json --scale-bytes 1MiB", NULL};
@@ -96,6 +100,16 @@ static const struct command commands[] = {
      .result = command_confirm_result,
      .print = table_print_confirm,
      .wants_ranks = true},
+    {.opt = {.name = "rehearse",
+             .summary = "A simulated step on this machine: its tasks on threads, with its order",
+             .positional = "GRAPH.json",
+             .tables = rehearse_tables,
+             .examples = rehearse_examples},
+     .run = command_rehearse,
+     .result = command_rehearse_result,
+     .print = table_print_rehearse,
+     .wants_ranks = true,
+     .threads = true},
     {.opt = {.name = "graph",
              .summary = "The messages and products of a simulated step, one by one",
              .positional = "GRAPH.json",
@@ -241,7 +255,7 @@ static int run_command(const struct command *c, const struct options *o,
     struct signals signals = {.fd = -1};
     struct run r = {.options = o, .arena = a, .signals = &signals};
     int status = 0;
-    if (!signals_init(&signals, &e) || !ranks_open(&r.ranks, &e))
+    if (!signals_init(&signals, &e) || !ranks_open(c->threads, &r.ranks, &e))
         return fail(&e);
     r.progress = !o->quiet && r.ranks->rank == 0 && isatty(STDERR_FILENO) ? stderr : NULL;
     bool alone = c->wants_ranks && !ranks_launched() && o->ranks != 1 &&

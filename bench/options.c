@@ -165,3 +165,15 @@ const struct opt options_graph[] = {
      .group = "Transfers", UNSEEN, .help = "Largest storage test file."},
     {.name = NULL},
 };
+
+const struct opt options_rehearse[] = {
+    {"ranks", 0, OPT_COUNT, AT(ranks), .argument = "N", .group = "Rehearsal", .max = 4096, UNSEEN,
+     .fallback = "0", .help = "Ranks to start here when no launcher did; 0 = one per processor."},
+    {"shrink", 0, OPT_DOUBLE, AT(shrink), .argument = "X", .fallback = "1", .min = 1e-9, .max = 1,
+     .group = "Rehearsal", UNSEEN, .help = "Factor on all bytes and durations."},
+    {"folder", 0, OPT_STRING, AT(folder), .argument = "DIR", .fallback = ".", .group = "Rehearsal",
+     UNSEEN, .help = "Where storage tasks go; the file is gone after any exit."},
+    {"trace", 0, OPT_STRING, AT(trace), .argument = "FILE", .group = "Rehearsal", UNSEEN,
+     .help = "The last step as it ran, for Perfetto."},
+    {.name = NULL},
+};

@@ -32,6 +32,9 @@ struct options {
     // confirm
     uint64_t plan_index, scale_bytes;
     bool plan_given;
+    // rehearse
+    const char *trace;
+    double shrink;
     bool from_graph; // set by main for the command `graph`
 };
 
@@ -47,3 +50,4 @@ extern const struct opt options_nvme[];
 extern const struct opt options_all[];
 extern const struct opt options_confirm[];
 extern const struct opt options_graph[];
+extern const struct opt options_rehearse[];

@@ -14,12 +14,12 @@ bool ranks_launched(void) {
     return false;
 }
 
-bool ranks_open(const struct ranks **out, struct err *e) {
+bool ranks_open(bool many_threads, const struct ranks **out, struct err *e) {
 #if BENCH_HAVE_MPI
     if (ranks_launched())
-        return ranks_mpi_open(out, e);
+        return ranks_mpi_open(many_threads, out, e);
 #endif
-    (void)e;
+    (void)e, (void)many_threads;
     *out = ranks_alone();
     return true;
 }

@@ -24,6 +24,7 @@ struct ranks {
 // True when a launcher (mpirun, srun) started this process as a rank.
 bool ranks_launched(void);
 
-// Joins the launcher's job, or stands alone. One call per process; `out` points to static storage.
-bool ranks_open(const struct ranks **out, struct err *e);
+// Joins the launcher's job, or stands alone. One call per process; `many_threads`:
+// several threads will call MPI. `out` points to static storage.
+bool ranks_open(bool many_threads, const struct ranks **out, struct err *e);
 void ranks_close(const struct ranks *r);

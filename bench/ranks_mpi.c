@@ -68,10 +68,12 @@ static int processors(void) {
     return online > 0 ? (int)online : 1;
 }
 
-bool ranks_mpi_open(const struct ranks **out, struct err *e) {
-    int got;
-    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &got) != MPI_SUCCESS)
+bool ranks_mpi_open(bool many_threads, const struct ranks **out, struct err *e) {
+    int got, wanted = many_threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED;
+    if (MPI_Init_thread(NULL, NULL, wanted, &got) != MPI_SUCCESS)
         return err_set(e, ERR_RESOURCE, "MPI could not start");
+    if (got < wanted)
+        return err_set(e, ERR_RESOURCE, "this MPI does not serve several threads at once");
     struct ranks *r = calloc(1, sizeof(*r));
     char *library = calloc(1, MPI_MAX_LIBRARY_VERSION_STRING);
     if (r == NULL || library == NULL)

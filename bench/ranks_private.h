@@ -7,5 +7,5 @@
 const struct ranks *ranks_alone(void);
 
 // MPI builds only.
-bool ranks_mpi_open(const struct ranks **out, struct err *e);
+bool ranks_mpi_open(bool many_threads, const struct ranks **out, struct err *e);
 void ranks_mpi_close(const struct ranks *r);

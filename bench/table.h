@@ -10,4 +10,5 @@
 void table_print(FILE *out, const struct measurement *m);
 
 // A shardplan.confirm/1 document: planned, measured, ratio per transfer.
+void table_print_rehearse(FILE *out, const cJSON *rehearsal);
 void table_print_confirm(FILE *out, const cJSON *confirm);

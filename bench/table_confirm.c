@@ -66,3 +66,19 @@ void table_print_confirm(FILE *out, const cJSON *confirm) {
     if (isfinite(each))
         fprintf(out, "gathered and reduced bytes per parameter: %.4g\n", each);
 }
+
+void table_print_rehearse(FILE *out, const cJSON *rehearsal) {
+    const cJSON *item, *step = cJSON_GetObjectItemCaseSensitive(rehearsal, "step");
+    char a[32], b[32], c[32];
+    fprintf(out, "%-20s %12s %12s %7s\n", "", "simulated", "measured", "ratio");
+    fprintf(out, "%-20s %12s %12s %7s\n", "step", seconds(a, number(step, "simulated_s")),
+            seconds(b, number(step, "measured_s")), ratio(c, number(step, "ratio")));
+    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(rehearsal, "streams")) {
+        double simulated = number(item, "simulated_busy_s");
+        double measured = number(item, "measured_busy_s");
+        if (simulated > 0)
+            fprintf(out, "%-20s %12s %12s %7s\n", text(item, "name"), seconds(a, simulated),
+                    seconds(b, measured), ratio(c, measured / simulated));
+    }
+    fprintf(out, "%s\n", text(rehearsal, "note"));
+}

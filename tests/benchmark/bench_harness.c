@@ -68,7 +68,7 @@ int main(void) {
     double added[2 * PAIRS];
     struct harness h = {.backend = &backend, .state = &body, .signals = &signals};
     h.arena = arena_create();
-    if (!signals_init(&signals, &e) || !ranks_open(&h.ranks, &e))
+    if (!signals_init(&signals, &e) || !ranks_open(false, &h.ranks, &e))
         return 4;
     for (int i = 0; i < PAIRS; i++) {
         double a = bare_s(&body), b = harness_s(&h, &e), c = harness_s(&h, &e), d = bare_s(&body);

@@ -69,7 +69,7 @@ static void measures_a_point(void **state) {
     assert_true(signals_init(&signals, &e));
     struct harness h = {.backend = &fake_backend, .state = &f, .signals = &signals};
     h.arena = arena_create();
-    assert_true(ranks_open(&h.ranks, &e));
+    assert_true(ranks_open(false, &h.ranks, &e));
     struct harness_limits limits = harness_defaults();
     limits.warmup_s = 0;
     struct measure_result r;

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/rehearse.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "bench/clock.h"
+#include "bench/pages.h"
+#include "bench/rehearse_private.h"
+
+#define STORAGE_BYTES (64 * UNITS_MIB)
+#define ADAM_ELEMENTS (4 * UNITS_MIB)
+
+struct rehearsal {
+    struct rehearse_setup setup;
+    struct rehearse_work work;
+    struct rehearse_lane *lanes; // one per stream
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    bool *done;
+    uint32_t issued; // tasks before this one
+    bool failed;
+    struct err error;
+    double zero_s, *start_s, *end_s; // of the step that runs
+};
+
+struct stream_thread {
+    struct rehearsal *rehearsal;
+    uint32_t stream;
+    pthread_t thread;
+};
+
+// The largest buffer that the stream's tasks ask for.
+static size_t lane_bytes(const struct rehearsal *r, uint32_t stream) {
+    const struct graph *g = r->setup.graph;
+    size_t largest = 4 * UNITS_MIB;
+    for (size_t i = 0; i < g->task_count; i++) {
+        const struct graph_task *t = &g->tasks[i];
+        size_t bytes = 0;
+        if (t->stream != stream)
+            continue;
+        if (t->kind == GRAPH_COPY)
+            bytes = (size_t)(t->bytes * r->setup.shrink);
+        else if (t->kind == GRAPH_COLLECTIVE && t->group >= 0)
+            bytes = rehearse_collective_bytes(t->bytes * r->setup.shrink, g->groups[t->group].size);
+        largest = bytes > largest ? bytes : largest;
+    }
+    return largest;
+}
+
+static bool stream_has(const struct graph *g, uint32_t stream, enum graph_kind kind) {
+    for (size_t i = 0; i < g->task_count; i++)
+        if (g->tasks[i].kind == kind && (stream == UINT32_MAX || g->tasks[i].stream == stream))
+            return true;
+    return false;
+}
+
+static void provide_adam(struct rehearse_lane *lane) {
+    size_t n = ADAM_ELEMENTS;
+    lane->adam_elements = n;
+    lane->adam_base = pages_map(4 * n * sizeof(float));
+    if (lane->adam_base == NULL)
+        abort();
+    for (size_t i = 0; i < 4 * n; i++)
+        lane->adam_base[i] = 0.5f;
+    lane->adam = (struct adam_arrays){.parameters = lane->adam_base,
+                                      .first = lane->adam_base + n,
+                                      .second = lane->adam_base + 2 * n,
+                                      .gradients = lane->adam_base + 3 * n};
+}
+
+static bool open_lanes(struct rehearsal *r, struct err *e) {
+    const struct graph *g = r->setup.graph;
+    for (uint32_t s = 0; s < g->stream_count; s++) {
+        struct rehearse_lane *lane = &r->lanes[s];
+        lane->bytes = lane_bytes(r, s);
+        lane->from = pages_map(lane->bytes);
+        lane->to = pages_map(lane->bytes);
+        if (lane->from == NULL || lane->to == NULL)
+            return err_set(e, ERR_RESOURCE, "no memory for %zu bytes; use --shrink", lane->bytes);
+        memset(lane->from, 0, lane->bytes);
+        memset(lane->to, 0, lane->bytes);
+        if (stream_has(g, s, GRAPH_ADAM))
+            provide_adam(lane);
+        if (!rehearse_collectives_open(g, r->setup.ranks, &lane->collectives, e))
+            return false;
+    }
+    return true;
+}
+
+struct rehearsal *rehearse_create(const struct rehearse_setup *s, struct arena *a, struct err *e) {
+    struct rehearsal *r = calloc(1, sizeof(*r));
+    if (r == NULL)
+        abort();
+    const struct graph *g = s->graph;
+    r->setup = *s;
+    r->work.shrink = s->shrink;
+    r->work.file.fd = -1;
+    r->lanes = arena_array(a, g->stream_count, sizeof(*r->lanes));
+    r->done = arena_array(a, g->task_count, sizeof(*r->done));
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_cond_init(&r->moved, NULL);
+    bool stores =
+        stream_has(g, UINT32_MAX, GRAPH_NVME_READ) || stream_has(g, UINT32_MAX, GRAPH_NVME_WRITE);
+    struct scratch_request q = {
+        .folder = s->folder, .max_bytes = STORAGE_BYTES, .grain_bytes = 4 * UNITS_MIB};
+    if ((stores && !scratch_open(&q, &r->work.file, e)) || !open_lanes(r, e)) {
+        rehearse_destroy(r);
+        return NULL;
+    }
+    r->work.units_per_s = rehearse_calibrate();
+    return r;
+}
+
+void rehearse_destroy(struct rehearsal *r) {
+    if (r == NULL)
+        return;
+    for (size_t s = 0; s < r->setup.graph->stream_count; s++) {
+        struct rehearse_lane *lane = &r->lanes[s];
+        pages_unmap(lane->from, lane->bytes);
+        pages_unmap(lane->to, lane->bytes);
+        pages_unmap(lane->adam_base, 4 * lane->adam_elements * sizeof(float));
+        rehearse_collectives_close(lane->collectives, r->setup.graph);
+    }
+    scratch_close(&r->work.file);
+    pthread_mutex_destroy(&r->lock);
+    pthread_cond_destroy(&r->moved);
+    free(r);
+}
+
+static bool may_start(const struct rehearsal *r, const struct graph_task *t) {
+    if (t->id >= r->issued)
+        return false;
+    for (size_t i = 0; i < t->dep_count; i++)
+        if (!r->done[t->deps[i]])
+            return false;
+    return true;
+}
+
+static void run_task(struct rehearsal *r, const struct graph_task *t) {
+    struct rehearse_lane *lane = &r->lanes[t->stream];
+    struct err e = {0};
+    pthread_mutex_lock(&r->lock);
+    while (!may_start(r, t))
+        pthread_cond_wait(&r->moved, &r->lock);
+    bool skip = r->failed && t->kind != GRAPH_COLLECTIVE; // other ranks wait in collectives
+    pthread_mutex_unlock(&r->lock);
+    double start = clock_now_s();
+    bool ok = true;
+    if (t->kind == GRAPH_COLLECTIVE)
+        rehearse_collective(t, lane, r->setup.shrink);
+    else if (!skip)
+        ok = rehearse_do(t, lane, &r->work, &e);
+    double end = clock_now_s();
+    pthread_mutex_lock(&r->lock);
+    r->start_s[t->id] = start - r->zero_s;
+    r->end_s[t->id] = end - r->zero_s;
+    r->done[t->id] = true;
+    if (!ok && !r->failed) {
+        r->failed = true;
+        r->error = e;
+    }
+    pthread_cond_broadcast(&r->moved);
+    pthread_mutex_unlock(&r->lock);
+}
+
+static void *run_stream(void *context) {
+    struct stream_thread *s = context;
+    const struct graph *g = s->rehearsal->setup.graph;
+    for (size_t i = 0; i < g->task_count; i++)
+        if (g->tasks[i].stream == s->stream)
+            run_task(s->rehearsal, &g->tasks[i]);
+    return NULL;
+}
+
+// The host issues in order; the issuing itself takes a core.
+static void issue_all(struct rehearsal *r) {
+    const struct graph *g = r->setup.graph;
+    for (size_t i = 0; i < g->task_count; i++) {
+        const struct graph_task *t = &g->tasks[i];
+        rehearse_spin(t->issue_s * r->setup.shrink * r->work.units_per_s);
+        pthread_mutex_lock(&r->lock);
+        r->issued = t->id + 1;
+        pthread_cond_broadcast(&r->moved);
+        while (t->host_blocking && !r->done[t->id])
+            pthread_cond_wait(&r->moved, &r->lock);
+        pthread_mutex_unlock(&r->lock);
+    }
+}
+
+bool rehearse_step(struct rehearsal *r, double *start_s, double *end_s, double *step_s,
+                   struct err *e) {
+    const struct graph *g = r->setup.graph;
+    struct stream_thread *threads = calloc(g->stream_count + 1, sizeof(*threads));
+    if (threads == NULL)
+        abort();
+    memset(r->done, 0, g->task_count * sizeof(*r->done));
+    r->issued = 0;
+    r->failed = false;
+    r->start_s = start_s;
+    r->end_s = end_s;
+    r->setup.ranks->barrier();
+    r->zero_s = clock_now_s();
+    for (uint32_t s = 0; s < g->stream_count; s++) {
+        threads[s] = (struct stream_thread){.rehearsal = r, .stream = s};
+        if (pthread_create(&threads[s].thread, NULL, run_stream, &threads[s]) != 0)
+            abort();
+    }
+    issue_all(r);
+    for (size_t s = 0; s < g->stream_count; s++)
+        pthread_join(threads[s].thread, NULL);
+    free(threads);
+    double both[2] = {clock_now_s() - r->zero_s, r->failed ? 1 : 0};
+    r->setup.ranks->largest(both, 2);
+    *step_s = both[0];
+    if (r->failed)
+        return err_set(e, r->error.kind, "%s", r->error.text);
+    return both[1] == 0 || err_set(e, ERR_RESOURCE, "another rank's device failed");
+}
+
+double rehearse_predict(const struct graph *g, double *start_s, double *end_s) {
+    double host_s = 0, step_s = 0;
+    double *free_s = calloc(g->stream_count + 1, sizeof(*free_s));
+    if (free_s == NULL)
+        abort();
+    for (size_t i = 0; i < g->task_count; i++) {
+        const struct graph_task *t = &g->tasks[i];
+        host_s += t->issue_s;
+        double start = fmax(host_s, free_s[t->stream]);
+        for (size_t d = 0; d < t->dep_count; d++)
+            start = fmax(start, end_s[t->deps[d]]);
+        start_s[i] = start;
+        end_s[i] = free_s[t->stream] = start + t->duration_s;
+        if (t->host_blocking)
+            host_s = end_s[i];
+        step_s = fmax(step_s, fmax(end_s[i], host_s));
+    }
+    free(free_s);
+    return step_s;
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between the files that rehearse.
+#pragma once
+
+#include "bench/rehearse.h"
+#include "bench/scratch.h"
+#include "kernels/adam.h"
+
+#include <stddef.h>
+
+// What one stream's thread works with.
+struct rehearse_lane {
+    char *from, *to; // as large as its largest task needs
+    size_t bytes;
+    void *collectives; // of rehearse_collectives_open
+    struct adam_arrays adam;
+    float *adam_base;
+    size_t adam_elements;
+};
+
+struct rehearse_work {
+    double units_per_s; // calibrated: turns of the work loop on one undisturbed core
+    double shrink;
+    struct scratch file;
+};
+
+double rehearse_calibrate(void);
+void rehearse_spin(double units);
+
+// Everything but collectives. False: a device failed.
+bool rehearse_do(const struct graph_task *t, struct rehearse_lane *lane,
+                 const struct rehearse_work *w, struct err *e);
+
+// Collectives by the explicit ring; every lane has communicators of its own. In a build without MPI
+// only groups of one rank exist and nothing is moved.
+bool rehearse_collectives_open(const struct graph *g, const struct ranks *r, void **lane,
+                               struct err *e);
+void rehearse_collectives_close(void *lane, const struct graph *g);
+void rehearse_collective(const struct graph_task *t, struct rehearse_lane *lane, double shrink);
+// Room that a collective of `bytes` needs in `from` and in `to`.
+size_t rehearse_collective_bytes(double bytes, uint64_t ranks);
