@@ -226,6 +226,10 @@ static bool take_checkpointing(struct acc *c, const yaml_node_t *n, const char *
     return set(c, n, path, "recompute", is_true(text) ? "full" : "none");
 }
 
+static bool take_activation_offload(struct acc *c, const yaml_node_t *n, const char *path) {
+    return take_switch(c, n, path, "activation_offload");
+}
+
 // ---- keys ---------------------------------------------------------------------------------------
 
 static const struct acc_key fsdp_keys[] = {
@@ -244,6 +248,7 @@ static const struct acc_key fsdp_keys[] = {
     {"fsdp_sync_module_states", take_fsdp1_switch},
     {"fsdp_use_orig_params", take_fsdp1_switch},
     {"fsdp_activation_checkpointing", take_checkpointing},
+    {"fsdp_activation_checkpointing_offload", take_activation_offload},
     {NULL, NULL},
 };
 static const struct acc_key deepspeed_keys[] = {
@@ -274,7 +279,7 @@ static const struct acc_key top_keys[] = {
     {"tpu_use_cluster", NULL},
     {"tpu_use_sudo", NULL},
     {"use_cpu", NULL},
-    {"use_mps_device", NULL},
+    {"tpu_vm", NULL},
     {"enable_cpu_affinity", NULL},
     {"dynamo_config", NULL},
     {"dynamo_backend", NULL},
@@ -286,7 +291,6 @@ static const struct acc_key top_keys[] = {
     {"command_file", NULL},
     {"commands", NULL},
     {"fp8_config", NULL},
-    {"ipex_config", NULL},
     {"parallelism_config", NULL},
     {"tpu_name", NULL},
     {"tpu_zone", NULL},
@@ -412,11 +416,16 @@ static bool read_fsdp(struct acc *c, const yaml_node_t *root) {
         return false;
     const char *replicas = text_of(find(c, mesh, "parallelism_config_dp_replicate_size"));
     const char *shards = text_of(find(c, mesh, "parallelism_config_dp_shard_size"));
+    const char *tp = text_of(find(c, mesh, "parallelism_config_tp_size"));
+    const char *cp = text_of(find(c, mesh, "parallelism_config_cp_size"));
     if (c->fsdp2 && replicas && shards && strcmp(replicas, "1") != 0) {
         recipe_defaults(STRATEGY_HSDP, &c->r);
         if (!set(c, mesh, "parallelism_config", "shard_group", shards))
             return false;
     }
+    if ((tp && !set(c, mesh, "parallelism_config", "tp", tp)) ||
+        (cp && !set(c, mesh, "parallelism_config", "cp", cp)))
+        return false;
     // accelerate's defaults, which are not torch's.
     if (!c->fsdp2)
         c->r.backward_prefetch = PREFETCH_BACKWARD_NONE;

@@ -101,7 +101,6 @@ const struct ds_key ds_keys[] = {
     BOOL(ZERO "offload_optimizer.pin_memory", "pin_memory"),
     BOOL(ZERO "offload_optimizer.pipeline_read", "pipeline_read"),
     BOOL(ZERO "offload_optimizer.pipeline_write", "pipeline_write"),
-    INERT(ZERO "offload_optimizer.pipeline", "set pipeline_read and pipeline_write"),
     OPAQUE(ZERO "offload_optimizer.fast_init"),
     {ZERO "offload_optimizer.ratio", DS_NUMBER, "offload_ratio", AUTO_NONE, NULL, false},
     BOOL(ZERO "offload_optimizer.super_offload", "super_offload"),
@@ -138,10 +137,8 @@ const struct ds_key ds_keys[] = {
     OPAQUE(ZERO "pipeline_loading_checkpoint"),
     ALIAS(ZERO "cpu_offload", ZERO "offload_optimizer"),
     ALIAS(ZERO "cpu_offload_param", ZERO "offload_param"),
-    ALIAS(ZERO "cpu_offload_params", ZERO "offload_param"),
     INERT(ZERO "cpu_offload_use_pin_memory",
           "deprecated and ignored; set pin_memory in the offload section"),
-    INERT(ZERO "allgather_size", "deprecated and ignored"),
     // Known, without a say in memory, bytes or time.
     OPAQUE("scheduler"),
     OPAQUE("seq_parallel_communication_data_type"),
