@@ -57,8 +57,8 @@ static void charge(struct accounting *a, enum step_cost_kind kind, uint32_t task
         phase = (enum step_phase)a->b->meta[task].phase; // backward's last reductions are its own
     a->out->by_kind[kind] += seconds;
     a->out->by_phase[phase] += seconds;
-    const struct step_meta none = {.op = OP_STEP_HOST};
-    const struct step_meta *m = task == SIM_NONE || kind == COST_HOST ? &none : &a->b->meta[task];
+    const struct step_meta issue = {.op = OP_FORWARD};
+    const struct step_meta *m = task == SIM_NONE ? &issue : &a->b->meta[task];
     if (task != SIM_NONE && kind != COST_HOST) {
         a->out->exposed[task] = true;
         a->out->stream_exposed_s[sim_task_stream(a->b->sim, task)] += seconds;
@@ -148,7 +148,8 @@ static void account_compute(struct accounting *a) {
 
 static const char *wait_text(const struct accounting *a, const struct bucket *w) {
     if (w->kind == COST_HOST)
-        return "the host issuing kernels";
+        return w->op == OP_STEP_HOST ? "the host between steps: data, loss read-back, zero_grad"
+                                     : "the host issuing kernels";
     if (step_ops[w->op].class == CLASS_COMM)
         return arena_printf(a->b->arena, "%s %s of %s",
                             w->spans_nodes ? "inter-node" : "intra-node",
