@@ -11,12 +11,16 @@
 #include <string.h>
 #include <strings.h>
 
+#define NAME_MAX_LENGTH 64 // no key comes near; a longer one gets no suggestion
+#define UNKNOWN_MAX 1000   // keys looked up for a suggestion
+
 struct torch {
     const struct config_context *x;
     const char *file;
     unsigned line;
     struct recipe r;
     uint64_t replicate, shard; // mesh as written; 0 = not said
+    size_t unknown;
     struct err *e;
 };
 
@@ -267,7 +271,8 @@ static bool take_line(struct torch *t, const char *path, const char *value) {
             return set(t, path, titan_keys[i].field, value);
         return take_titan(t, path, value);
     }
-    const char *near = strlen(path) < 64 ? kinds_nearest(names, count, path) : NULL;
+    bool look = strlen(path) < NAME_MAX_LENGTH && t->unknown++ < UNKNOWN_MAX;
+    const char *near = look ? kinds_nearest(names, count, path) : NULL;
     if (near != NULL)
         warn(t, WARNING_UNKNOWN, path,
              arena_printf(t->x->arena, "unknown key; did you mean '%s'?", near));

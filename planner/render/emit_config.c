@@ -230,6 +230,8 @@ static void put_accelerate_fsdp(struct text *t, const struct recipe *r) {
     put(t, "  fsdp_offload_params: %s", yes_no(r->offload_param == OFFLOAD_CPU));
     put(t, "  fsdp_cpu_ram_efficient_loading: %s", yes_no(r->cpu_ram_efficient_loading));
     put(t, "  fsdp_activation_checkpointing: %s", yes_no(r->recompute == RECOMPUTE_FULL));
+    if (r->activation_offload)
+        put(t, "  fsdp_activation_checkpointing_offload: true");
     if (r->strategy != STRATEGY_HSDP)
         return;
     put(t, "parallelism_config:");
