@@ -6,7 +6,7 @@
 
 #define ROW_PX 34
 #define LABEL_WIDE 38 // characters of a row label
-#define LABEL_NARROW 20
+#define LABEL_NARROW 18
 
 static double bar_total(const struct chart_bars *b, size_t bar) {
     double sum = 0;
@@ -89,8 +89,9 @@ struct layout { // px, and the end of the x axis
 // Left margin and range for one width; leaves room for the text at the bars' ends.
 static struct layout layout_of(const struct chart_bars *b, bool narrow, double most) {
     double width = narrow ? PLOT_NARROW : PLOT_WIDE;
-    struct layout l = {.character = narrow ? 6.7 : 7.8};
-    l.left = 16 + l.character * (double)longest_row(b, narrow ? LABEL_NARROW : LABEL_WIDE);
+    struct layout l = {.character = narrow ? 7.2 : 7.9};
+    l.left = (narrow ? 24 : 16) +
+             l.character * (double)longest_row(b, narrow ? LABEL_NARROW : LABEL_WIDE);
     l.inner = width - l.left - 18;
     double ends = fmin(0.62 * l.inner, l.character * (double)(longest_end(b) + 2) + 10);
     l.high = b->ends ? most / (1 - ends / l.inner) : 1.04 * most;

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Verdicts as tables: accept, check, explain; and files of schemas this program does not know.
+#include "chart.h"
 #include "page.h"
+
+#include "base/units.h"
+
+#include <math.h>
 
 #include <string.h>
 
@@ -109,6 +114,67 @@ static void verdict_table(struct page *p, struct view list, const char *caption)
     show_table_close(h);
 }
 
+#define CHECKS_SHOWN 20
+
+struct checks { // bars of one picture; three segments per bar
+    const char *rows[CHECKS_SHOWN], *ends[CHECKS_SHOWN];
+    double values[3 * CHECKS_SHOWN], limits[CHECKS_SHOWN];
+    size_t count;
+};
+
+static void add_check(struct checks *k, const cJSON *c, size_t segment, struct arena *a) {
+    double rate = view_item_number(c, "measured_bytes_per_s");
+    double limit = view_item_number(c, "limit_bytes_per_s");
+    const char *name = view_item_string(c, "name"), *status = status_of(c);
+    if (!(rate > 0) || k->count == CHECKS_SHOWN)
+        return;
+    k->rows[k->count] = name ? name : "check";
+    k->ends[k->count] = arena_printf(a, "%.3g %.12s", rate / UNITS_GIGA, status ? status : "");
+    k->limits[k->count] = limit / UNITS_GIGA;
+    for (size_t i = 0; i < 3; i++)
+        k->values[3 * k->count + i] = i == segment ? rate / UNITS_GIGA : 0;
+    k->count++;
+}
+
+// What failed first, then what passed, then what was not judged; each rate beside its limit.
+static void checks_figure(struct page *p, struct view list) {
+    static const char *const words[] = {"FAIL", "PASS"};
+    static const char *const names[] = {"fails", "passes", "not judged"};
+    static const enum plot_colour colours[] = {PLOT_VERMILLION, PLOT_BLUE, PLOT_LIGHT};
+    struct checks k = {.count = 0};
+    size_t failed = 0;
+    for (size_t segment = 0; segment < 3; segment++)
+        for (const cJSON *c = view_first(list); c; c = c->next) {
+            const char *status = status_of(c);
+            size_t own = 0;
+            while (own < 2 && (!status || strcmp(status, words[own]) != 0))
+                own++;
+            failed += own == 0 && segment == 0;
+            if (own == segment)
+                add_check(&k, c, segment, p->arena);
+        }
+    if (k.count == 0)
+        return;
+    struct plot *plot =
+        plot_add(&p->plots, "checks", "Measured rate of each check beside its limit");
+    plot->alt =
+        arena_printf(p->arena, "%zu of %zu checks fail%s%.80s; the dashed mark is the limit",
+                     failed, view_count(list), failed ? ", first " : "", failed ? k.rows[0] : "");
+    chart_bars(plot, &(struct chart_bars){.x_label = "GB/s",
+                                          .segments = names,
+                                          .colours = colours,
+                                          .segment_count = 3,
+                                          .rows = k.rows,
+                                          .row_count = k.count,
+                                          .per_row = 1,
+                                          .values = k.values,
+                                          .limits = k.limits,
+                                          .limit_label = "limit",
+                                          .limit_text = "",
+                                          .ends = k.ends});
+    page_figure(p, plot);
+}
+
 void page_accept_body(struct page *p, struct view root) {
     static const char *const handled[] = {"schema", "command", "model", "cluster",
                                           "checks", "verdict", NULL};
@@ -116,6 +182,7 @@ void page_accept_body(struct page *p, struct view root) {
                                         "findings", "verdict", NULL};
     struct view list = list_of(root);
     bool checks = view_is_array(view_find(root, "checks"));
+    checks_figure(p, list);
     verdict_table(p, list, "Checks");
     show_rest(&p->html, root, checks ? handled : other);
 }

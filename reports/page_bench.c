@@ -16,6 +16,7 @@
 struct curve {
     const char *kind, *backend, *algorithm, *scope, *direction;
     double ranks;
+    bool in_place;
     double *x, *y, *low, *high;
     size_t count;
 };
@@ -27,7 +28,7 @@ static bool same_word(const char *a, const char *b) {
 static bool same_curve(const struct curve *c, const struct curve *k) {
     return same_word(c->kind, k->kind) && same_word(c->backend, k->backend) &&
            same_word(c->algorithm, k->algorithm) && same_word(c->scope, k->scope) &&
-           same_word(c->direction, k->direction) &&
+           same_word(c->direction, k->direction) && c->in_place == k->in_place &&
            (c->ranks == k->ranks || (isnan(c->ranks) && isnan(k->ranks)));
 }
 
@@ -37,7 +38,9 @@ static struct curve identity(const cJSON *r) {
                           .algorithm = view_item_string(r, "algorithm"),
                           .scope = view_item_string(r, "scope"),
                           .direction = view_item_string(r, "direction"),
-                          .ranks = view_item_number(r, "ranks")};
+                          .ranks = view_item_number(r, "ranks"),
+                          .in_place =
+                              cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(r, "in_place"))};
 }
 
 double bench_rate(const cJSON *r) {
@@ -107,17 +110,13 @@ static void add_point(struct curve *c, const cJSON *r) {
 }
 
 static const char *curve_name(const struct curve *c, struct arena *a) {
+    const char *how = c->algorithm ? c->algorithm : c->backend;
     char ranks[32] = "";
     if (!isnan(c->ranks))
         snprintf(ranks, sizeof ranks, " \xc3\x97%.0f", c->ranks);
-    return arena_printf(a, "%.24s%s%s%.16s%s%.12s", c->kind ? c->kind : "transfer", ranks,
-                        c->direction ? " " : "", c->direction ? c->direction : "",
-                        c->algorithm ? " "
-                        : c->backend ? " "
-                                     : "",
-                        c->algorithm ? c->algorithm
-                        : c->backend ? c->backend
-                                     : "");
+    return arena_printf(a, "%.24s%s%s%.16s%s%.12s%s", c->kind ? c->kind : "transfer", ranks,
+                        c->direction ? " " : "", c->direction ? c->direction : "", how ? " " : "",
+                        how ? how : "", c->in_place ? " in place" : "");
 }
 
 static size_t collect(struct view results, bool collectives, struct curve *curves) {
@@ -223,6 +222,14 @@ static size_t reference_lines(struct page *p, struct view root, struct chart_ser
     return n;
 }
 
+static bool any_spread(const struct curve *curves, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < curves[i].count; k++)
+            if (curves[i].high[k] > curves[i].y[k])
+                return true;
+    return false;
+}
+
 static void rate_figure(struct page *p, struct view root, bool collectives) {
     static const enum plot_colour colours[CURVES] = {
         PLOT_BLUE, PLOT_VERMILLION, PLOT_GREEN,  PLOT_ORANGE, PLOT_PURPLE,
@@ -231,7 +238,7 @@ static void rate_figure(struct page *p, struct view root, bool collectives) {
     struct chart_series series[CHART_SERIES];
     size_t n = collect(view_find(root, "results"), collectives, curves), drawn = 0;
     double range[2] = {INFINITY, 0};
-    bool banded = n <= 4; // more bands than that hide one another
+    bool banded = n <= 4 && any_spread(curves, n); // more bands than that hide one another
     if (n == 0)
         return;
     for (size_t i = 0; i < n; i++) {

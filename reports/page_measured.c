@@ -60,19 +60,22 @@ struct pair_bars {
     const char *stem, *heading, *x_label; // constants
     const char *planned, *measured;       // keys
     double scale;
-    const char *unit; // key whose unit the ends are shown in
+    const char *unit;  // key whose unit the ends are shown in
+    const char *first; // name of the upper bar
 };
 
 static const char *transfer_name(const cJSON *c, struct arena *a) {
     const char *phase = view_item_string(c, "phase"), *kind = view_item_string(c, "kind");
-    const char *what = view_item_string(c, "what");
+    const char *what = view_item_string(c, "what"), *name = view_item_string(c, "name");
+    if (name && !kind)
+        return arena_printf(a, "%.60s", name);
     return arena_printf(a, "%.16s %.24s %.24s", phase ? phase : "", kind ? kind : "transfer",
                         what ? what : "");
 }
 
 // Planned above, measured below, per transfer.
 static void pair_figure(struct page *p, struct view rows, const struct pair_bars *b) {
-    static const char *const names[] = {"planned", "measured"};
+    const char *const names[] = {b->first, "measured"};
     static const enum plot_colour colours[] = {PLOT_LIGHT, PLOT_BLUE};
     const char *labels[BARS_SHOWN], *ends[2 * BARS_SHOWN];
     double values[4 * BARS_SHOWN] = {0}, low = INFINITY, high = 0;
@@ -95,8 +98,8 @@ static void pair_figure(struct page *p, struct view rows, const struct pair_bars
     if (n == 0)
         return;
     struct plot *plot = plot_add(&p->plots, b->stem, b->heading);
-    plot->alt = arena_printf(p->arena, "Measured is %.3g to %.3g of planned over %zu transfers",
-                             low, high, n);
+    plot->alt = arena_printf(p->arena, "Measured is %.3g to %.3g of %s over %zu rows", low, high,
+                             b->first, n);
     chart_bars(plot, &(struct chart_bars){.x_label = b->x_label,
                                           .segments = names,
                                           .colours = colours,
@@ -181,15 +184,16 @@ void page_confirm_body(struct page *p, struct view root) {
                                                  {"status", "Status"},
                                                  {"reason", "Reason"}};
     struct view rows = first_array(root, "transfers|rows");
-    pair_figure(
-        p, rows,
-        &(struct pair_bars){"confirm-time", "Time of each transfer: planned above, measured below",
-                            "milliseconds per step", "planned_s", "measured_s", UNITS_MILLI, "_s"});
+    pair_figure(p, rows,
+                &(struct pair_bars){"confirm-time",
+                                    "Time of each transfer: planned above, measured below",
+                                    "milliseconds per step", "planned_s", "measured_s", UNITS_MILLI,
+                                    "_s", "planned"});
     pair_figure(p, rows,
                 &(struct pair_bars){"confirm-bytes",
                                     "Bytes of each transfer: planned above, measured below",
                                     "MiB sent per rank, as run", "run_planned_bytes|planned_bytes",
-                                    "measured_bytes", (double)UNITS_MIB, "_bytes"});
+                                    "measured_bytes", (double)UNITS_MIB, "_bytes", "planned"});
     if (view_count(rows))
         show_rows(&p->html, rows,
                   &(struct show_table){"Planned and measured, transfer by transfer", columns, 15,
@@ -243,9 +247,17 @@ void page_rehearse_answer(struct page *p, struct view root) {
 }
 
 void page_rehearse_body(struct page *p, struct view root) {
-    static const char *const handled[] = {"schema", "command", "model", "cluster", "tasks", NULL};
-    struct view tasks = first_array(root, "tasks|deviations");
+    static const char *const handled[] = {"schema", "command", "model", "cluster",
+                                          "tasks",  "streams", "note",  NULL};
+    struct view tasks = first_array(root, "tasks|deviations"), streams = view_find(root, "streams");
+    pair_figure(p, streams,
+                &(struct pair_bars){"rehearse-streams",
+                                    "Busy time of each stream: simulated above, measured below",
+                                    "seconds busy", "simulated_busy_s|busy_simulated_s",
+                                    "measured_busy_s|busy_measured_s", 1, "_s", "simulated"});
     seconds_figure(p, tasks, "rehearse", "Tasks: measured against simulated");
+    if (view_count(streams))
+        show_any(&p->html, streams, "Streams");
     if (view_count(tasks))
         show_any(&p->html, tasks, "Tasks");
     show_rest(&p->html, root, handled);

@@ -45,11 +45,9 @@ static void grouped(char *text, size_t size, double v) {
     text[used] = '\0';
 }
 
-static void plain(char *text, size_t size, const char *key, double v) {
+static void plain(char *text, size_t size, double v) {
     bool whole = v == floor(v) && fabs(v) < SHOW_WHOLE;
-    if (strstr(key, "parameters") && fabs(v) >= UNITS_MEGA)
-        units_format_count(text, size, v);
-    else if (whole || fabs(v) >= UNITS_KILO)
+    if (whole || (fabs(v) >= UNITS_KILO && fabs(v) < SHOW_WHOLE))
         grouped(text, size, v);
     else
         snprintf(text, size, "%.4g", v);
@@ -103,7 +101,7 @@ const char *show_format(char text[SHOW_TEXT], const char *key, double v) {
         snprintf(text, SHOW_TEXT, "%s%s", v < 0 ? "\xe2\x88\x92" : "", body);
         return text;
     }
-    plain(text, SHOW_TEXT, key, v);
+    plain(text, SHOW_TEXT, v);
     return text;
 }
 

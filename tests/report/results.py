@@ -132,7 +132,6 @@ UNITS = {
     "TFLOP": 1e12,
     "k": 1e3,
     "M": 1e6,
-    "B_count": 1e9,
     "T": 1e12,
 }
 
@@ -144,8 +143,6 @@ def shown_value(text, path):
         raise ValueError(text)
     value = float(match[2].replace(",", "")) * (-1 if match[1] else 1)
     unit = match[3] or ""
-    if unit == "B" and "parameters" in path:
-        unit = "B_count"
     return value * (UNITS[unit] if unit else 1)
 
 
