@@ -139,7 +139,9 @@ static void stage12(struct volume_parts *v) {
     if (owners) // one reduce per owner that a bucket touches
         t.count = times * (buckets + (double)r->world - 1);
     add(v, t, "backward", "gradients", owners ? COLLECTIVE_REDUCE : COLLECTIVE_ALL_REDUCE);
-    norms(v, r->clip > 0 ? 2 : 1);
+    bool half = r->param_dtype != DTYPE_FP32; // overflow is looked for in 16 bits only
+    if (!memory_bf16_optimizer(r))
+        norms(v, (r->clip > 0 ? 1 : 0) + (half ? 1 : 0));
     t = world_entry(v);
     t.dtype = r->param_dtype;
     t.payload_bytes = p->parameter_bytes * p->sizes.flat;
@@ -242,7 +244,8 @@ static void stage3(struct volume_parts *v) {
     if (r->sub_group_elements > 0)
         groups = ceil(p->sizes.owned / (double)r->sub_group_elements);
     norms(v, (r->clip > 0 ? groups : 0) + (r->param_dtype == DTYPE_FP16 ? 1 : 0));
-    stage3_gather(v, "step", split * (double)z->persistent_elements, 1, false);
+    stage3_gather(v, "step", split * (double)z->persistent_elements,
+                  (double)z->persistent_parameters, false);
 }
 
 void volume_deepspeed(struct volume_parts *v) {

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#define MLP_RANK 4 // of cost/order.h
+
 enum hook { HOOK_PRE_FORWARD, HOOK_POST_FORWARD, HOOK_PRE_BACKWARD, HOOK_POST_BACKWARD };
 
 struct module {
@@ -89,11 +91,11 @@ static void visit_add(struct shape *s, enum visit_kind kind, uint32_t module) {
 }
 
 // A block is a module of its own (0 parameters) around containers (0 parameters) around leaves.
-static struct shape shape_of(const struct model_unit *u, struct arena *a) {
+static struct shape shape_of(const struct model_unit *u, bool activations, struct arena *a) {
     struct shape s = {0};
     uint32_t *first;
     uint32_t count = order_modules(u, a, &first);
-    s.visits = arena_array(a, 4 * (size_t)count + 4, sizeof *s.visits);
+    s.visits = arena_array(a, 4 * (size_t)count + 5, sizeof *s.visits);
     s.tensor_module = arena_array(a, u->tensor_count + 1, sizeof *s.tensor_module);
     bool block = u->kind == UNIT_BLOCK;
     if (block)
@@ -111,6 +113,10 @@ static struct shape shape_of(const struct model_unit *u, struct arena *a) {
             if (strcmp(u->tensors[t].module, name) == 0)
                 s.tensor_module[t] = s.module_count;
         s.module_count++;
+        if (activations && block && order_rank(name) == MLP_RANK) { // act_fn has hooks of its own
+            visit_add(&s, VISIT_LEAF, s.module_count++);
+            activations = false;
+        }
         if (nested && (i + 1 == count || !same_container(name, u->tensors[first[i + 1]].module)))
             visit_add(&s, VISIT_CLOSE, container);
     }
@@ -187,10 +193,10 @@ struct instance {
 static struct instance *layout(struct trace *t, uint64_t *instance_count) {
     const struct model *m = t->model;
     struct shape *shapes = arena_array(t->arena, m->unit_count, sizeof *shapes);
-    uint64_t modules = 1, parameters = 0, visits = 4;
+    uint64_t modules = 3, parameters = 0, visits = 8;
     for (size_t i = 0; i < m->unit_count; i++) {
         const struct model_unit *u = &m->units[i];
-        shapes[i] = shape_of(u, t->arena);
+        shapes[i] = shape_of(u, m->architecture != NULL && !u->moe, t->arena);
         modules += u->repeat * shapes[i].module_count;
         visits += u->repeat * shapes[i].visit_count;
         for (size_t k = 0; k < u->tensor_count; k++)
@@ -231,23 +237,73 @@ static void emit_tied_head(struct trace *t, enum hook pre, uint32_t module) {
     emit(t, pre == HOOK_PRE_FORWARD ? HOOK_POST_FORWARD : HOOK_POST_BACKWARD, module);
 }
 
-static void record(struct trace *t, const struct recipe *r) {
-    uint64_t count;
-    const struct instance *all = layout(t, &count);
+// Parameterless modules of a Hugging Face model that have hooks too: the base model inside the
+// root, and the rotary embedding, whose outputs need no gradient. 0 where a model has neither.
+struct wrapper {
+    uint32_t base, rotary;
+};
+
+static struct wrapper wrap(struct trace *t) {
+    struct wrapper w = {0, 0};
+    if (t->model->architecture == NULL)
+        return w;
+    w.base = t->module_count++;
+    if (!t->model->learned_positions)
+        w.rotary = t->module_count++;
+    return w;
+}
+
+static void emit_if(struct trace *t, enum hook hook, uint32_t module) {
+    if (module != 0)
+        emit(t, hook, module);
+}
+
+static void record_forward(struct trace *t, const struct instance *all, uint64_t count,
+                           const struct wrapper *w, uint32_t tied) {
+    uint32_t open = w->base;
     emit(t, HOOK_PRE_FORWARD, 0);
-    for (uint64_t i = 0; i < count; i++)
+    emit_if(t, HOOK_PRE_FORWARD, w->base);
+    for (uint64_t i = 0; i < count; i++) {
+        if (all[i].unit->kind == UNIT_HEAD) {
+            emit_if(t, HOOK_POST_FORWARD, open);
+            open = 0;
+        }
         emit_forward(t, all[i].shape, all[i].base);
-    uint32_t tied = t->model->tied_embeddings ? embedding_module(t, all) : 0;
+        if (i == 0) {
+            emit_if(t, HOOK_PRE_FORWARD, w->rotary);
+            emit_if(t, HOOK_POST_FORWARD, w->rotary);
+        }
+    }
+    emit_if(t, HOOK_POST_FORWARD, open);
     emit_tied_head(t, HOOK_PRE_FORWARD, tied);
     emit(t, HOOK_POST_FORWARD, 0);
-    emit(t, HOOK_PRE_BACKWARD, 0);
-    emit_tied_head(t, HOOK_PRE_BACKWARD, tied);
+}
+
+static void record_backward(struct trace *t, const struct recipe *r, const struct instance *all,
+                            uint64_t count, const struct wrapper *w) {
+    uint32_t open = 0;
     for (uint64_t i = count; i-- > 0;) {
+        if (all[i].unit->kind != UNIT_HEAD && open == 0) {
+            emit_if(t, HOOK_PRE_BACKWARD, w->base);
+            open = 1;
+        }
         if (recomputes(r, all[i].unit, all[i].layer))
             emit_forward(t, all[i].shape, all[i].base);
         emit_backward(t, all[i].shape, all[i].base);
     }
+    emit_if(t, HOOK_POST_BACKWARD, w->base);
     emit(t, HOOK_POST_BACKWARD, 0);
+}
+
+static void record(struct trace *t, const struct recipe *r) {
+    uint64_t count;
+    const struct instance *all = layout(t, &count);
+    struct wrapper w = wrap(t);
+    uint32_t tied = t->model->tied_embeddings ? embedding_module(t, all) : 0;
+    record_forward(t, all, count, &w, tied);
+    emit(t, HOOK_PRE_BACKWARD, 0);
+    emit_tied_head(t, HOOK_PRE_BACKWARD, tied);
+    record_backward(t, r, all, count, &w);
     t->order_before = arena_array(t->arena, t->order_count + 1, sizeof *t->order_before);
     t->next_use = arena_array(t->arena, t->order_count + 1, sizeof *t->next_use);
     uint32_t *last = arena_array(t->arena, t->module_count, sizeof *last);
@@ -261,7 +317,7 @@ static void record(struct trace *t, const struct recipe *r) {
     }
 }
 
-static uint64_t mark_persistent(struct trace *t, const struct recipe *r) {
+static void mark_persistent(struct trace *t, const struct recipe *r, struct zero3_traffic *out) {
     uint64_t total = 0;
     for (uint32_t i = 0; i < t->parameter_count; i++) {
         struct parameter *p = &t->parameters[i];
@@ -269,8 +325,9 @@ static uint64_t mark_persistent(struct trace *t, const struct recipe *r) {
             continue;
         p->persistent = p->available = true;
         total += p->numel;
+        out->persistent_parameters++;
     }
-    return total;
+    out->persistent_elements = total;
 }
 
 // Next (parameter, step) of the recorded trace, or NULL at its end.
@@ -420,7 +477,7 @@ bool zero3_observe(const struct model *m, const struct recipe *r, struct arena *
         return err_set(e, ERR_INPUT, "%s: the model has no parameters to gather",
                        m->name ? m->name : "model");
     record(&t, r);
-    result.persistent_elements = mark_persistent(&t, r);
+    mark_persistent(&t, r, &result);
     for (uint32_t i = 0; i < t.parameter_count; i++)
         if (t.parameters[i].numel > result.largest_parameter_elements)
             result.largest_parameter_elements = t.parameters[i].numel;

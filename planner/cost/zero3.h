@@ -16,7 +16,7 @@ struct zero3_traffic {
     uint64_t calls, forward_calls;                // all-gather calls
     uint64_t peak_live_elements;                  // non-persistent elements gathered at once
     uint64_t forward_peak_elements;               // the same, until the end of forward
-    uint64_t persistent_elements;
+    uint64_t persistent_elements, persistent_parameters;
     uint64_t largest_handle_elements; // biggest coalesced gather
     uint64_t largest_parameter_elements;
 };

@@ -157,6 +157,46 @@ static void tied_table_is_fetched_three_times(void **state) {
     assert_true(fabs((double)t.backward_elements - (blocks + table)) < 1);
 }
 
+// Gathers of one steady micro-step counted in DeepSpeed 0.19.6 with two CPU ranks (transformers'
+// Llama; tests/oracle/deepspeed_calls.py): calls, elements, and persistent parameters.
+static void as_deepspeed_runs(void **state) {
+    (void)state;
+    static const struct {
+        bool tied;
+        double live, reuse, bucket;
+        uint64_t calls, elements, persistent;
+    } rows[] = {
+        {false, 6e4, 0, 8000, 14, 222432, 7}, {false, 6e4, 5e4, 8000, 14, 222432, 7},
+        {false, 6e4, 0, 0, 46, 281316, 7},    {false, 1e9, 0, 8000, 9, 184716, 7},
+        {true, 6e4, 0, 8000, 36, 606208, 9},  {true, 6e4, 5e4, 8000, 35, 540672, 9},
+        {true, 6e4, 0, 0, 60, 606208, 9},     {true, 1e9, 0, 8000, 23, 346112, 9},
+    };
+    struct arena *a = arena_create();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct model m = {.name = "llama"};
+        struct err e = {0};
+        struct zero3_traffic t;
+        assert_true(model_architecture(&m, "llama", &e));
+        m.layers = rows[i].tied ? 4 : 3;
+        m.hidden = rows[i].tied ? 64 : 42;
+        m.ffn = rows[i].tied ? 160 : 107;
+        m.heads = rows[i].tied ? 8 : 6;
+        m.kv_heads = rows[i].tied ? 4 : 2;
+        m.head_dim = 8;
+        m.vocab = rows[i].tied ? 1024 : 1001;
+        m.max_positions = 64;
+        m.tied_embeddings = rows[i].tied;
+        if (!model_finish(&m, a, &e))
+            fail_msg("%s", e.text);
+        struct recipe r = recipe_of(rows[i].live, rows[i].reuse, rows[i].bucket, 100, false);
+        assert_true(zero3_simulate(&m, &r, a, &t, &e));
+        assert_int_equal(t.calls, rows[i].calls);
+        assert_int_equal(t.forward_elements + t.backward_elements, rows[i].elements);
+        assert_int_equal(t.persistent_parameters, rows[i].persistent);
+    }
+    arena_destroy(a);
+}
+
 static void persistence_is_capped(void **state) {
     (void)state;
     struct recipe r = recipe_of(1e9, 1e9, 5e7, 1e5, false);
@@ -189,6 +229,7 @@ int main(void) {
         cmocka_unit_test(golden_7b),
         cmocka_unit_test(golden_other_sizes),
         cmocka_unit_test(tied_table_is_fetched_three_times),
+        cmocka_unit_test(as_deepspeed_runs),
         cmocka_unit_test(persistence_is_capped),
         cmocka_unit_test(eighty_layers_take_a_millisecond),
     };
