@@ -247,6 +247,7 @@ static struct wrapper wrap(struct trace *t) {
     struct wrapper w = {0, 0};
     if (t->model->architecture == NULL)
         return w;
+    t->modules[t->module_count].unit = t->modules[t->module_count + 1].unit = UINT32_MAX;
     w.base = t->module_count++;
     if (!t->model->learned_positions)
         w.rotary = t->module_count++;

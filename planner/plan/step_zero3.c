@@ -282,10 +282,15 @@ static void micro_step(struct zero3_step *z, bool boundary) {
         hook++;
     }
     b->phase = STEP_BACKWARD;
+    // The root, and a tied head, whose hooks carry the embedding's unit.
+    bool tied = b->model->tied_embeddings;
+    while (hook < z->hook_count && b->unit_count > 1 &&
+           (z->hooks[hook].unit == UINT32_MAX || (tied && z->hooks[hook].unit == 0))) {
+        run_hooks(z, hook, hook + 1);
+        hook++;
+    }
     for (uint32_t i = b->unit_count; i-- > 0;) {
         uint32_t end = hooks_of(z, hook, i, true);
-        if (end == hook) // the tied head's hooks carry the embedding's unit
-            end = i + 1 == b->unit_count ? hooks_of(z, hook, 0, true) : hook;
         run_hooks(z, hook, end);
         hook = end;
         release(z);
