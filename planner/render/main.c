@@ -8,9 +8,10 @@
 
 // In the order of help.
 const struct command *const commands[] = {
-    &plan_command,  &simulate_command, &advise_command,   &sweep_command,   &bench_command,
-    &fit_command,   &accept_command,   &rehearse_command, &report_command,  &validate_command,
-    &check_command, &emit_command,     &explain_command,  &catalog_command, NULL,
+    &plan_command,     &simulate_command, &advise_command,   &sweep_command,
+    &bench_command,    &confirm_command,  &fit_command,      &accept_command,
+    &rehearse_command, &report_command,   &validate_command, &check_command,
+    &emit_command,     &explain_command,  &catalog_command,  NULL,
 };
 #define COMMANDS (sizeof commands / sizeof commands[0] - 1)
 
