@@ -251,6 +251,13 @@ uint32_t step_collective(struct step_builder *b, const struct step_collective *c
     return step_add(b, &t);
 }
 
+void step_spread(struct step_task *t, struct figure rate) {
+    if (!figure_is_known(rate) || !(rate.low > 0) || !(rate.value > 0))
+        return;
+    t->low = fmin(rate.value / rate.high, 1);
+    t->high = fmax(rate.value / rate.low, 1);
+}
+
 uint32_t step_copy(struct step_builder *b, const struct step_copy *c) {
     double rate = c->to_device ? b->rates.h2d_bytes_per_s : b->rates.d2h_bytes_per_s;
     uint32_t count = c->count ? c->count : 1;
@@ -265,6 +272,8 @@ uint32_t step_copy(struct step_builder *b, const struct step_copy *c) {
                           .deps = {c->dep},
                           .dep_count = 1,
                           .host_blocking = c->host_blocking};
+    step_spread(&t, c->to_device ? b->cluster->gpu.pcie_h2d_bytes_per_s
+                                 : b->cluster->gpu.pcie_d2h_bytes_per_s);
     double moved = c->bytes / t.seconds;
     demand(&t, RESOURCE_PCIE, moved);
     demand(&t, RESOURCE_DRAM, moved);
@@ -346,6 +355,8 @@ uint32_t step_host(struct step_builder *b, enum step_op op, double seconds, doub
                           .deps = {dep},
                           .dep_count = 1,
                           .host_blocking = true};
+    if (dram_bytes > 0)
+        step_spread(&t, b->cluster->host_dram_bytes_per_s);
     demand(&t, RESOURCE_CORES, 1);
     demand(&t, RESOURCE_DRAM, dram_bytes / seconds);
     return step_add(b, &t);

@@ -154,6 +154,8 @@ struct step_copy {
     uint32_t unit, dep, count; // count: separate DMAs
 };
 uint32_t step_copy(struct step_builder *b, const struct step_copy *c);
+// The interval of a task whose time is bytes over this rate.
+void step_spread(struct step_task *t, struct figure rate);
 const struct collective_time *step_estimate(struct step_builder *b,
                                             const struct step_collective *c);
 // Work of the Python thread and its helpers on the host's cores; the thread waits for it.

@@ -118,6 +118,7 @@ uint32_t step_swap(struct step_builder *b, bool read, double bytes, uint32_t dep
                           .host_blocking = wait,
                           .demands = {{RESOURCE_NVME, 1}, {RESOURCE_DRAM, rate}},
                           .demand_count = isfinite(rate) ? 2 : 0};
+    step_spread(&t, read ? b->cluster->nvme_read_bytes_per_s : b->cluster->nvme_write_bytes_per_s);
     return step_add(b, &t);
 }
 
