@@ -125,6 +125,47 @@ static void norms(struct volume_parts *v, double count) {
     add(v, t, "step", "norm and overflow", COLLECTIVE_ALL_REDUCE);
 }
 
+// Calls that one parameter larger than a bucket takes: its slices, cut where partitions end, are
+// sent once they exceed the bucket.
+static uint64_t slice_calls(double at, double end, double bucket, double partition) {
+    uint64_t calls = 0;
+    double held = 0;
+    while (at < end) {
+        double next = fmin(end, (floor(at / partition) + 1) * partition);
+        held += next - at;
+        at = next;
+        if (held > bucket) {
+            calls++;
+            held = 0;
+        }
+    }
+    return calls + (held > 0);
+}
+
+struct large { // parameters larger than a bucket
+    double elements;
+    uint64_t count, calls;
+};
+
+static struct large large_parameters(const struct memory_parts *p) {
+    const struct model *m = p->model;
+    double at = 0, bucket = (double)p->recipe->reduce_bucket_elements;
+    struct large sum = {0};
+    for (size_t i = 0; i < m->unit_count; i++)
+        for (uint64_t k = 0; k < m->units[i].repeat; k++)
+            for (size_t j = 0; j < m->units[i].tensor_count; j++)
+                for (uint64_t c = 0; c < m->units[i].tensors[j].count; c++) {
+                    double n = (double)tensor_numel(&m->units[i].tensors[j]);
+                    if (n > bucket) {
+                        sum.elements += n;
+                        sum.count++;
+                        sum.calls += slice_calls(at, at + n, bucket, p->sizes.owned);
+                    }
+                    at += n;
+                }
+    return sum;
+}
+
 // Stages 1 and 2 all-reduce their buckets by default; nothing is reduce-scattered.
 static void stage12(struct volume_parts *v) {
     const struct memory_parts *p = &v->memory;
@@ -136,12 +177,15 @@ static void stage12(struct volume_parts *v) {
     t.payload_bytes = times * p->reduce_bytes * p->sizes.trainable;
     t.count = times * buckets;
     bool owners = r->reduce_scatter && !r->multi_rank_bucket;
+    if (!owners && r->lora_rank == 0 && !memory_bf16_optimizer(r)) {
+        struct large large = large_parameters(p);
+        t.count += times * (double)(large.calls - large.count);
+    }
     if (owners) // one reduce per owner that a bucket touches
         t.count = times * (buckets + (double)r->world - 1);
     add(v, t, "backward", "gradients", owners ? COLLECTIVE_REDUCE : COLLECTIVE_ALL_REDUCE);
-    bool half = r->param_dtype != DTYPE_FP32; // overflow is looked for in 16 bits only
-    if (!memory_bf16_optimizer(r))
-        norms(v, (r->clip > 0 ? 1 : 0) + (half ? 1 : 0));
+    if (!memory_bf16_optimizer(r)) // it keeps whole gradients: every rank knows their norm
+        norms(v, (r->clip > 0 ? 1 : 0) + (r->param_dtype != DTYPE_FP32 ? 1 : 0));
     t = world_entry(v);
     t.dtype = r->param_dtype;
     t.payload_bytes = p->parameter_bytes * p->sizes.flat;
@@ -165,7 +209,8 @@ static double quantisable(const struct memory_parts *p) {
 static void stage3_gradients(struct volume_parts *v) {
     const struct memory_parts *p = &v->memory;
     const struct recipe *r = p->recipe;
-    double nodes = (double)r->world / v->local_ranks, rest = p->sizes.trainable;
+    double nodes = (double)r->world / v->local_ranks;
+    double rest = p->sizes.sharded * p->sizes.shard_degree; // every parameter padded to the group
     double buckets = (double)volume_bucket_count(p->model, (double)r->reduce_bucket_elements);
     if (r->strategy == STRATEGY_ZEROPP && r->quantized_gradients && nodes > 1) {
         double quantised = quantisable(p), bytes = dtype_bytes(DTYPE_INT4) * quantised;
@@ -184,9 +229,19 @@ static void stage3_gradients(struct volume_parts *v) {
     struct volume_entry t = r->strategy == STRATEGY_MICS ? shard_entry(v) : world_entry(v);
     t.dtype = r->reduce_dtype;
     t.count = v->accumulate * buckets;
+    if (!r->reduce_scatter) { // parameters larger than a bucket are scattered all the same
+        struct large large = large_parameters(p);
+        double share = r->lora_rank == 0 ? p->sizes.trainable_fraction : 0;
+        struct volume_entry all = t;
+        all.count -= v->accumulate * (double)large.count;
+        all.payload_bytes =
+            v->accumulate * p->reduce_bytes * (p->sizes.trainable - share * large.elements);
+        add(v, all, "backward", "gradients", COLLECTIVE_ALL_REDUCE);
+        t.count = v->accumulate * (double)large.count;
+        rest = share * large.elements;
+    }
     t.payload_bytes = v->accumulate * p->reduce_bytes * rest;
-    add(v, t, "backward", "gradients",
-        r->reduce_scatter ? COLLECTIVE_REDUCE_SCATTER : COLLECTIVE_ALL_REDUCE);
+    add(v, t, "backward", "gradients", COLLECTIVE_REDUCE_SCATTER);
     if (r->strategy != STRATEGY_MICS)
         return;
     t = replica_entry(v);
@@ -221,6 +276,28 @@ static void stage3_gather(struct volume_parts *v, const char *phase, double elem
         r->all_reduce_for_fetch ? COLLECTIVE_ALL_REDUCE : COLLECTIVE_ALL_GATHER);
 }
 
+// Sub-groups hold whole parameters: one closes once it has sub_group_size elements of this rank.
+static double sub_groups(const struct memory_parts *p) {
+    const struct model *m = p->model;
+    double size = (double)p->recipe->sub_group_elements, held = 0, closed = 0;
+    if (size <= 0 || p->sizes.owned <= size)
+        return 1;
+    if (p->recipe->lora_rank > 0)
+        return ceil(p->sizes.owned / size);
+    for (size_t i = 0; i < m->unit_count; i++)
+        for (uint64_t k = 0; k < m->units[i].repeat; k++)
+            for (size_t j = 0; j < m->units[i].tensor_count; j++)
+                for (uint64_t c = 0; c < m->units[i].tensors[j].count; c++) {
+                    held +=
+                        ceil((double)tensor_numel(&m->units[i].tensors[j]) / p->sizes.shard_degree);
+                    if (held >= size) {
+                        closed++;
+                        held = 0;
+                    }
+                }
+    return closed + (held > 0);
+}
+
 static void stage3(struct volume_parts *v) {
     const struct memory_parts *p = &v->memory;
     const struct recipe *r = p->recipe;
@@ -240,10 +317,7 @@ static void stage3(struct volume_parts *v) {
     }
     stage3_gather(v, "backward", g * backward, g * back_calls, hpz);
     stage3_gradients(v);
-    double groups = 1;
-    if (r->sub_group_elements > 0)
-        groups = ceil(p->sizes.owned / (double)r->sub_group_elements);
-    norms(v, (r->clip > 0 ? groups : 0) + (r->param_dtype == DTYPE_FP16 ? 1 : 0));
+    norms(v, (r->clip > 0 ? sub_groups(p) : 0) + (r->param_dtype == DTYPE_FP16 ? 1 : 0));
     stage3_gather(v, "step", split * (double)z->persistent_elements,
                   (double)z->persistent_parameters, false);
 }

@@ -39,13 +39,24 @@ static void time_unknown(struct step_time *t, const char *reason) {
                             .reason = reason};
 }
 
+// Collectives that tests/oracle counted call by call; copies of offload were not.
+static bool ran_by_oracle(const struct recipe *r) {
+    bool plain = r->tp <= 1 && r->cp <= 1 && r->pp <= 1 && r->ep <= 1 && r->lora_rank == 0 &&
+                 r->wrap == WRAP_BLOCK && r->stack != STACK_MEGATRON && !r->embedding_group;
+    bool offloads = r->offload_optimizer != OFFLOAD_NONE || r->offload_param != OFFLOAD_NONE;
+    bool strategy = r->strategy != STRATEGY_MICS && r->strategy != STRATEGY_ZEROPP;
+    return plain && !offloads && strategy;
+}
+
 // What stands behind each answer: measured where the validation set covers the strategy, the
 // framework's own behaviour where the oracle ran it, else the rule as read from source.
 static void set_proof(struct plan *p) {
     const struct recipe *r = &p->recipe;
     bool offloads = r->offload_optimizer != OFFLOAD_NONE || r->offload_param != OFFLOAD_NONE;
-    p->proven_memory = PROOF_RULE;
-    p->proven_volume = PROOF_RULE;
+    bool tracked = r->strategy == STRATEGY_FSDP2 || r->strategy == STRATEGY_HSDP ||
+                   r->strategy == STRATEGY_FSDP2_NORESHARD;
+    p->proven_memory = tracked && ran_by_oracle(r) ? PROOF_ORACLE : PROOF_RULE;
+    p->proven_volume = ran_by_oracle(r) ? PROOF_ORACLE : PROOF_RULE;
     p->proven_time = PROOF_UNPROVEN;
     switch (r->strategy) {
     case STRATEGY_ZERO3:

@@ -98,11 +98,14 @@ def fsdp1(model, strategy, shard, param, reduce):
     )
 
 
-def fsdp2(model, reshard, shard, param, reduce):
+def mesh_of(shard):
     shape, names = ((WORLD,), ("shard",))
     if shard < WORLD:
         shape, names = (WORLD // shard, shard), ("replicate", "shard")
-    mesh = init_device_mesh("cpu", shape, mesh_dim_names=names)
+    return init_device_mesh("cpu", shape, mesh_dim_names=names)
+
+
+def fsdp2(model, mesh, reshard, param, reduce):
     policy = MixedPrecisionPolicy(param_dtype=param, reduce_dtype=reduce)
     for layer in model.layers:
         fully_shard(layer, mesh=mesh, reshard_after_forward=reshard, mp_policy=policy)
@@ -122,7 +125,7 @@ def build(case):
         return model
     if kind == "fsdp1":
         return fsdp1(model, case["sharding"], case["shard"], param, reduce)
-    return fsdp2(model, case["reshard"], case["shard"], param, reduce)
+    return fsdp2(model, mesh_of(case["shard"]), case["reshard"], param, reduce)
 
 
 def clip(model, kind):
