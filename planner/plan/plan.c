@@ -45,7 +45,9 @@ static bool ran_by_oracle(const struct recipe *r) {
                  r->wrap == WRAP_BLOCK && r->stack != STACK_MEGATRON && !r->embedding_group;
     bool offloads = r->offload_optimizer != OFFLOAD_NONE || r->offload_param != OFFLOAD_NONE;
     bool strategy = r->strategy != STRATEGY_MICS && r->strategy != STRATEGY_ZEROPP;
-    return plain && !offloads && strategy;
+    bool rare = r->all_reduce_for_fetch || r->allgather_sequential || r->frozen_fraction > 0 ||
+                (recipe_is_stage3(r) && r->recompute != RECOMPUTE_NONE);
+    return plain && !offloads && strategy && !rare;
 }
 
 // What stands behind each answer: measured where the validation set covers the strategy, the
