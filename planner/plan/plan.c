@@ -87,6 +87,20 @@ static bool memoise_coordinator(const struct model *m, struct recipe *r, struct 
     return ok;
 }
 
+// A search resets its arena between plans; elsewhere a step's graph, which is large, goes at once.
+static void simulate(const struct step_request *q, struct arena *a, struct step_time *out) {
+    struct err why = {0};
+    struct arena *scratch = q->quick ? a : arena_create();
+    if (!step_simulate(q, scratch, out, NULL, &why))
+        time_unknown(out, arena_strdup(a, why.text));
+    for (size_t i = 0; !q->quick && i < out->wait_count; i++) {
+        out->waits[i].on = arena_strdup(a, out->waits[i].on);
+        out->waits[i].phase = arena_strdup(a, out->waits[i].phase);
+    }
+    if (!q->quick)
+        arena_destroy(scratch);
+}
+
 bool plan_evaluate(const struct model *m, const struct cluster *c, const struct recipe *r,
                    enum plan_time time, struct arena *a, struct plan *out, struct err *e) {
     struct plan p = {.recipe = *r};
@@ -108,8 +122,7 @@ bool plan_evaluate(const struct model *m, const struct cluster *c, const struct 
     if (time == PLAN_TIME_ALWAYS || (time == PLAN_TIME_IF_FITS && p.fits)) {
         struct step_request q = {
             .model = m, .cluster = c, .recipe = &p.recipe, .quick = time == PLAN_TIME_IF_FITS};
-        if (!step_simulate(&q, a, &p.time, NULL, &why))
-            time_unknown(&p.time, arena_strdup(a, why.text));
+        simulate(&q, a, &p.time);
     }
     set_proof(&p);
     p.recipe.zero3 = r->zero3; // the memo ends here: callers change the recipe's knobs

@@ -73,7 +73,7 @@ static bool what_if(const struct plan_set *s, const struct plan *p, size_t i, do
                     struct arena *a, struct plan *out, struct err *e) {
     struct cluster c = *s->cluster;
     *figure_at(&c, i) = figure_known(value, PROVENANCE_ASSUMED, figure_at(&c, i)->source);
-    return plan_evaluate(s->model, &c, &p->recipe, PLAN_TIME_ALWAYS, a, out, e);
+    return plan_evaluate(s->model, &c, &p->recipe, PLAN_TIME_IF_FITS, a, out, e);
 }
 
 static const char *effect_text(const struct plan *low, const struct plan *high, double fraction,
@@ -97,13 +97,18 @@ bool plan_inputs(struct plan_set *s, struct arena *a, struct err *e) {
         return true;
     const struct plan *p = &s->plans[s->recommendation.plan_index];
     struct cluster c = *s->cluster;
+    struct arena *scratch = arena_create();
     for (size_t i = 0; i < FIGURES; i++) {
         struct figure f = *figure_at(&c, i);
         struct plan low, high;
+        arena_reset(scratch);
         if (!figure_is_known(f) || f.provenance != PROVENANCE_ASSUMED || !(f.low < f.high))
             continue;
-        if (!what_if(s, p, i, f.low, a, &low, e) || !what_if(s, p, i, f.high, a, &high, e))
+        if (!what_if(s, p, i, f.low, scratch, &low, e) ||
+            !what_if(s, p, i, f.high, scratch, &high, e)) {
+            arena_destroy(scratch);
             return false;
+        }
         double change = fabs(high.time.step_s - low.time.step_s) / p->time.step_s;
         bool decides = low.fits != high.fits;
         if (!decides && !(change > 0.01))
@@ -113,6 +118,7 @@ bool plan_inputs(struct plan_set *s, struct arena *a, struct err *e) {
                                            .measure_with = figures[i].measure_with,
                                            .effect_fraction = decides ? INFINITY : change};
     }
+    arena_destroy(scratch);
     qsort(all, count, sizeof all[0], by_effect);
     s->assumption_count = count < 8 ? count : 8;
     memcpy(s->assumptions, all, s->assumption_count * sizeof all[0]);
