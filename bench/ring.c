@@ -8,7 +8,8 @@
 
 // Small enough that a received segment is still in cache when it is added.
 #define SEGMENT_BYTES (256 * UNITS_KIB)
-#define WINDOW 8
+#define MESSAGE_BYTES UNITS_GIB // an int holds its length
+#define WINDOW 32
 
 struct step {
     const char *send; // chunk to pass on
@@ -29,35 +30,37 @@ size_t ring_scratch_bytes(const struct ring *r) {
     return 3 * chunk_bytes(r);
 }
 
-static size_t segment_size(size_t total, size_t at) {
-    return total - at < SEGMENT_BYTES ? total - at : (size_t)SEGMENT_BYTES;
+static size_t segment_size(size_t total, size_t at, size_t segment) {
+    return total - at < segment ? total - at : segment;
 }
 
 // Sends one chunk to the right while one arrives from the left, at most WINDOW segments in flight
-// each way, adding each segment as it lands.
+// each way, adding each segment as it lands. What is not added travels whole: over a network every
+// segment costs a handshake that queues behind the data.
 static void exchange(const struct ring *r, struct step s) {
     MPI_Request in[WINDOW], out[WINDOW];
     size_t total = chunk_bytes(r), elt = pattern_bytes(r->type);
-    size_t segments = units_ceil_div(total, SEGMENT_BYTES);
+    size_t segment = s.sum != NULL ? SEGMENT_BYTES : MESSAGE_BYTES;
+    size_t segments = units_ceil_div(total, segment);
+    size_t window = segments < WINDOW ? segments : WINDOW;
     int right = wrap(r, r->rank + 1), left = wrap(r, r->rank - 1);
-    for (size_t k = 0; k < WINDOW; k++)
-        in[k] = out[k] = MPI_REQUEST_NULL;
-    for (size_t k = 0; k < segments + WINDOW; k++) {
-        size_t slot = k % WINDOW, done = k - WINDOW;
-        MPI_Wait(&in[slot], MPI_STATUS_IGNORE);
-        MPI_Wait(&out[slot], MPI_STATUS_IGNORE);
-        size_t at = k * SEGMENT_BYTES;
+    for (size_t k = 0; k < segments + window; k++) {
+        size_t slot = k % window, at = k * segment;
+        if (k >= window) {
+            MPI_Wait(&in[slot], MPI_STATUS_IGNORE);
+            MPI_Wait(&out[slot], MPI_STATUS_IGNORE);
+        }
         if (k < segments) {
-            int bytes = (int)segment_size(total, at);
+            int bytes = (int)segment_size(total, at, segment);
             // The segment that just left this slot is added below, while this one travels.
             MPI_Irecv(s.receive + at, bytes, MPI_BYTE, left, 0, r->comm, &in[slot]);
             MPI_Isend(s.send + at, bytes, MPI_BYTE, right, 0, r->comm, &out[slot]);
             if (r->sent_bytes != NULL)
                 *r->sent_bytes += (uint64_t)bytes;
         }
-        if (s.sum != NULL && k >= WINDOW) {
-            at = done * SEGMENT_BYTES;
-            reduce_sum(r->type, s.sum + at, s.addend + at, segment_size(total, at) / elt);
+        if (s.sum != NULL && k >= window) {
+            at = (k - window) * segment;
+            reduce_sum(r->type, s.sum + at, s.addend + at, segment_size(total, at, segment) / elt);
         }
     }
 }
