@@ -255,8 +255,8 @@ static void bucket_counts(void **state) {
     m.units = &u;
     m.parameters = 10000000000;
     struct recipe r = short_recipe(STRATEGY_ZERO2, PRECISION_BF16_MIXED);
-    // Each is larger than a bucket. Where a partition (1.25e9) ends inside the fourth and the ninth,
-    // the slice before it fills a call of its own.
+    // Each is larger than a bucket. Where a partition (1.25e9) ends inside the fourth and the
+    // ninth, the slice before it fills a call of its own.
     assert_int_equal(volume_of(&m, 8, &r).transfers[0].count, 12);
     r.reduce_bucket_elements = 2500000000;
     assert_int_equal(volume_of(&m, 8, &r).transfers[0].count, 5);
