@@ -45,7 +45,7 @@ static void seconds_figure(struct page *p, struct view array, const char *stem,
         predicted[i] /= scale;
         measured[i] /= scale;
     }
-    struct scatter_points set = {predicted, measured, n, "transfers"};
+    struct scatter_points set = {predicted, measured, n, "measured here"};
     scatter_figure(p, &(struct scatter){.stem = stem,
                                         .heading = heading,
                                         .x_label = arena_printf(p->arena, "measured (%s)", unit),
@@ -79,9 +79,10 @@ static void pair_figure(struct page *p, struct view rows, const struct pair_bars
     static const enum plot_colour colours[] = {PLOT_LIGHT, PLOT_BLUE};
     const char *labels[BARS_SHOWN], *ends[2 * BARS_SHOWN];
     double values[4 * BARS_SHOWN] = {0}, low = INFINITY, high = 0;
+    char least[SHOW_TEXT], most[SHOW_TEXT];
     size_t n = 0;
     for (const cJSON *c = view_first(rows); c && n < BARS_SHOWN; c = c->next) {
-        char text[SHOW_TEXT];
+        char text[SHOW_TEXT], times[SHOW_TEXT];
         double planned = scatter_number(c, b->planned), measured = scatter_number(c, b->measured);
         if (!(planned > 0) || !(measured > 0))
             continue;
@@ -89,8 +90,9 @@ static void pair_figure(struct page *p, struct view rows, const struct pair_bars
         values[4 * n] = planned / b->scale;
         values[4 * n + 3] = measured / b->scale;
         ends[2 * n] = arena_strdup(p->arena, show_format(text, b->unit, planned));
-        ends[2 * n + 1] = arena_printf(p->arena, "%s (%.3g\xc3\x97)",
-                                       show_format(text, b->unit, measured), measured / planned);
+        ends[2 * n + 1] =
+            arena_printf(p->arena, "%s (%s\xc3\x97)", show_format(text, b->unit, measured),
+                         show_format(times, "ratio", measured / planned));
         low = fmin(low, measured / planned);
         high = fmax(high, measured / planned);
         n++;
@@ -98,7 +100,8 @@ static void pair_figure(struct page *p, struct view rows, const struct pair_bars
     if (n == 0)
         return;
     struct plot *plot = plot_add(&p->plots, b->stem, b->heading);
-    plot->alt = arena_printf(p->arena, "Measured is %.3g to %.3g of %s over %zu rows", low, high,
+    plot->alt = arena_printf(p->arena, "Measured is %s to %s times %s, over %zu rows",
+                             show_format(least, "ratio", low), show_format(most, "ratio", high),
                              b->first, n);
     chart_bars(plot, &(struct chart_bars){.x_label = b->x_label,
                                           .segments = names,
