@@ -94,10 +94,11 @@ static const struct opt own_options[] = {
 };
 static const struct opt *const tables[] = {recipe_options, own_options, model_output_options, NULL};
 static const char *const examples[] = {
-    "shardplan sweep llama-2-7b dgx-h100",
-    "shardplan sweep llama-3-8b dgx-a100 --strategy zero3,fsdp2 --range micro-batch=1,2,4 --pareto "
+    "shardplan sweep llama-2-7b dgx-h100 --strategy fsdp2",
+    "shardplan sweep llama-3-8b dgx-a100 --strategy fsdp1,fsdp2 --range micro-batch=1,2,4 --pareto "
     "--csv sweep.csv",
-    "shardplan sweep llama-2-13b dgx-h100 --range nodes=1,2,4 --objective cost --global-batch 1024 "
+    "shardplan sweep llama-2-13b dgx-h100 --strategy fsdp2 --range nodes=1,2,4 --objective cost "
+    "--global-batch 1024 "
     "--tokens 1e9",
     NULL,
 };
