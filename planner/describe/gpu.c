@@ -181,7 +181,7 @@ bool gpu_read_node(struct json_node n, struct arena *a, struct gpu *g, struct er
     return true;
 }
 
-// A catalog file: the same, but it may not itself have a base.
+// The file of a base: the same, but it may not itself have one.
 static bool read_gpu_file(const char *path, struct arena *a, struct gpu *out, struct err *e) {
     struct json_doc *doc = json_read_file(path, e);
     if (!doc)
@@ -219,8 +219,7 @@ bool gpu_load(const char *spec, struct arena *a, struct gpu *out, struct err *e)
     bool is_file = stat(spec, &st) == 0 && S_ISREG(st.st_mode);
     if (!is_file && !catalog_find(CATALOG_GPUS, spec, a, &path, e))
         return false;
-    if (!(is_file ? read_user_file(path, a, &g, e) : read_gpu_file(path, a, &g, e)) ||
-        !defaults_fill_gpu(&g, a, e))
+    if (!read_user_file(path, a, &g, e) || !defaults_fill_gpu(&g, a, e))
         return false;
     *out = g;
     return true;

@@ -94,12 +94,13 @@ static const struct opt own_options[] = {
 };
 static const struct opt *const tables[] = {recipe_options, own_options, model_output_options, NULL};
 static const char *const examples[] = {
-    "shardplan sweep llama-2-7b dgx-h100 --strategy fsdp2",
-    "shardplan sweep llama-3-8b dgx-a100 --strategy fsdp1,fsdp2 --range micro-batch=1,2,4 --pareto "
-    "--csv sweep.csv",
-    "shardplan sweep llama-2-13b dgx-h100 --strategy fsdp2 --range nodes=1,2,4 --objective cost "
-    "--global-batch 1024 "
-    "--tokens 1e9",
+    "shardplan sweep llama-2-7b dgx-h100 --strategy ddp,fsdp2 --range micro-batch=1,2,4 "
+    "--range precision=bf16-mixed",
+    "shardplan sweep llama-3.2-1b dgx-a100 --strategy zero2,fsdp2 --range micro-batch=2,4 "
+    "--range loss=torch --range precision=bf16-mixed --pareto --csv sweep.csv",
+    "shardplan sweep llama-2-13b dgx-h100 --strategy fsdp2 --range nodes=1,2,4 --range "
+    "micro-batch=1,2 "
+    "--range loss=torch --objective cost --tokens 1e9",
     NULL,
 };
 const struct opt_command sweep_command_options = {

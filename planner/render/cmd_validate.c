@@ -39,7 +39,11 @@ static const struct opt *const validate_tables[] = {validate_options, output_opt
 static const char *const validate_help[] = {
     "RUNS.json  measured training runs, an array of rows with model, GPU, recipe and measurement",
     NULL};
-static const char *const validate_examples[] = {NULL};
+static const char *const validate_examples[] = {
+    "shardplan validate tests/fixtures/validation/runs.json --rows",
+    "shardplan validate --collectives tests/fixtures/validation/collectives.json",
+    NULL,
+};
 static const struct opt_command validate_opt = {
     .name = "validate",
     .summary = "compare predictions with measured runs or collectives",
