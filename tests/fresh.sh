@@ -74,7 +74,7 @@ fi
 if [[ $parts == *" package "* ]]; then
   inside 'deb=$(scripts/package.sh /tmp/package) && apt-get install -y "$deb" && cd / &&
     shardplan --version && shardplan plan llama-3-8b dgx-h100 --json /tmp/plan.json >/dev/null &&
-    dpkg -r shardplan && ! command -v shardplan && [ ! -e /usr/share/shardplan ]' ||
+    dpkg -r shardplan && [ ! -e /usr/bin/shardplan ] && [ ! -e /usr/share/shardplan ]' ||
     { echo "FAIL the package"; status=1; }
 fi
 [ "$status" = 0 ] && echo "On a minimal Debian 12 these work:$parts"
