@@ -76,7 +76,7 @@ static inline struct recipe short_recipe(enum strategy s, enum precision p) {
 
 static inline struct memory estimate(const struct model *m, const struct cluster *c,
                                      struct recipe *r) {
-    struct memory out;
+    struct memory out = {0};
     struct err e = {0};
     r->global_batch = 0; // derived anew for this cluster
     if (!recipe_resolve(r, m, c, &e) || !memory_estimate(m, c, r, &out, &e))

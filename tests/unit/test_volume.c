@@ -27,7 +27,7 @@ static struct model catalog(const char *name) {
 
 static struct volume volume_of(const struct model *m, uint64_t gpus, struct recipe *r) {
     struct cluster c = plain_cluster(gpus, 8, 80 * GIB, 0);
-    struct volume out;
+    struct volume out = {0};
     struct err e = {0};
     c.nics_per_node = 8;
     r->global_batch = 0;
