@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/adam_arith.h"
 #include "kernels/adam_private.h"
-#include "kernels/half.h"
 
 struct adam_hyper adam_hyper_at(struct adam_settings s, uint64_t t) {
     return (struct adam_hyper){
@@ -22,18 +22,8 @@ struct adam_hyper adam_hyper_at(struct adam_settings s, uint64_t t) {
 
 void adam_reference(const struct adam_arrays *a, const struct adam_hyper *h, size_t first,
                     size_t count) {
-    for (size_t i = first; i < first + count; i++) {
-        float g = a->gradients ? a->gradients[i] : half_from_bf16(a->gradients_bf16[i]);
-        float m = fmaf(h->beta1, a->first[i], h->one_minus_beta1 * g);
-        float v = fmaf(h->beta2, a->second[i], h->one_minus_beta2 * (g * g));
-        float denominator = fmaf(sqrtf(v), h->inverse_root, h->epsilon);
-        float p = fmaf(-h->step, m / denominator, a->parameters[i] * h->decay);
-        a->first[i] = m;
-        a->second[i] = v;
-        a->parameters[i] = p;
-        if (a->copy_bf16 != NULL)
-            a->copy_bf16[i] = half_to_bf16(p);
-    }
+    for (size_t i = first; i < first + count; i++)
+        adam_element(a, h, i);
 }
 
 static bool always(void) {

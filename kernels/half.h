@@ -2,17 +2,19 @@
 // bf16 and IEEE fp16 as stored bits, rounded to nearest even.
 #pragma once
 
+#include "kernels/inline.h"
+
 #include <stdint.h>
 #include <string.h>
 
-static inline float half_from_bf16(uint16_t bits) {
+KERNELS_INLINE float half_from_bf16(uint16_t bits) {
     uint32_t u = (uint32_t)bits << 16;
     float f;
     memcpy(&f, &u, sizeof(f));
     return f;
 }
 
-static inline uint16_t half_to_bf16(float f) {
+KERNELS_INLINE uint16_t half_to_bf16(float f) {
     uint32_t u;
     memcpy(&u, &f, sizeof(u));
     uint32_t rounded = (u + 0x7FFF + ((u >> 16) & 1)) >> 16;
@@ -20,7 +22,7 @@ static inline uint16_t half_to_bf16(float f) {
     return (uint16_t)((u & 0x7FFFFFFF) > 0x7F800000 ? quiet : rounded);
 }
 
-static inline float half_from_fp16(uint16_t bits) {
+KERNELS_INLINE float half_from_fp16(uint16_t bits) {
     uint32_t sign = (uint32_t)(bits & 0x8000) << 16, magnitude = bits & 0x7FFF;
     uint32_t u;
     float f;
@@ -38,7 +40,7 @@ static inline float half_from_fp16(uint16_t bits) {
     return f;
 }
 
-static inline uint16_t half_to_fp16(float f) {
+KERNELS_INLINE uint16_t half_to_fp16(float f) {
     uint32_t u, out;
     memcpy(&u, &f, sizeof(u));
     uint32_t sign = (u >> 16) & 0x8000, magnitude = u & 0x7FFFFFFF;

@@ -3,30 +3,9 @@
 
 #include <string.h>
 
-#include "kernels/half.h"
-
-size_t pattern_bytes(enum pattern_type type) {
-    return type == PATTERN_FP32 ? 4 : type == PATTERN_INT8 ? 1 : 2;
-}
-
 void pattern_store(enum pattern_type type, void *at, uint32_t value) {
-    float f = (float)value;
-    uint16_t h;
-    switch (type) {
-    case PATTERN_FP32:
-        memcpy(at, &f, sizeof(f));
-        break;
-    case PATTERN_BF16:
-        h = half_to_bf16(f);
-        memcpy(at, &h, sizeof(h));
-        break;
-    case PATTERN_FP16:
-        h = half_to_fp16(f);
-        memcpy(at, &h, sizeof(h));
-        break;
-    default:
-        *(uint8_t *)at = (uint8_t)value;
-    }
+    uint32_t bits = pattern_bits(type, value); // little-endian: its first bytes
+    memcpy(at, &bits, pattern_bytes(type));
 }
 
 // Encoded elements of every possible value, so that filling and checking are table look-ups.

@@ -30,9 +30,9 @@ MAY_INCLUDE = {
 # System headers with one home each: the licence (GSL) and the plain-C promise (the others).
 ONLY_IN = {
     "gsl/": ("planner/judge/", "tests/"),
-    "cuda": ("bench/", "kernels/"),
-    "cublas": ("bench/", "kernels/"),
-    "nccl.h": ("bench/",),
+    "cuda": ("bench/", "kernels/", "tests/fakegpu/"),
+    "cublas": ("bench/", "kernels/", "tests/fakegpu/"),
+    "nccl.h": ("bench/", "tests/fakegpu/"),
     "mpi.h": ("bench/",),
     "liburing": ("bench/",),
 }
