@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "judge/series.h"
 
-#include "base/stats.h"
+#include "judge/robust.h"
 
-#include <gsl/gsl_blas.h>
-#include <gsl/gsl_errno.h>
-#include <gsl/gsl_multifit_nlinear.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,146 +16,70 @@ struct problem {
     double prior_half; // the saturation is held near a payload it can be seen at
 };
 
-static double law(const gsl_vector *x, const struct problem *p, size_t i) {
+static double ratio(const double *x, size_t i, const void *context) {
+    const struct problem *p = context;
     const struct series_point *s = &p->points[i];
-    double half = p->saturates ? exp(gsl_vector_get(x, 2)) : 0;
-    return exp(gsl_vector_get(x, 0)) +
-           s->sent_bytes / exp(gsl_vector_get(x, 1)) * (1 + sqrt(half / s->payload_bytes));
+    double half = p->saturates ? exp(x[2]) : 0;
+    return (exp(x[0]) + s->sent_bytes / exp(x[1]) * (1 + sqrt(half / s->payload_bytes))) /
+           s->seconds;
 }
 
-static int residuals(const gsl_vector *x, void *context, gsl_vector *f) {
+static void gradient(const double *x, size_t i, const void *context, double *out) {
     const struct problem *p = context;
-    for (size_t i = 0; i < p->count; i++)
-        gsl_vector_set(f, i, law(x, p, i) / p->points[i].seconds - 1);
-    return GSL_SUCCESS;
-}
-
-static int jacobian(const gsl_vector *x, void *context, gsl_matrix *j) {
-    const struct problem *p = context;
-    double latency = exp(gsl_vector_get(x, 0)), rate = exp(gsl_vector_get(x, 1));
-    double half = p->saturates ? exp(gsl_vector_get(x, 2)) : 0;
-    for (size_t i = 0; i < p->count; i++) {
-        const struct series_point *s = &p->points[i];
-        double root = sqrt(half / s->payload_bytes), base = s->sent_bytes / rate;
-        gsl_matrix_set(j, i, 0, latency / s->seconds);
-        gsl_matrix_set(j, i, 1, -base * (1 + root) / s->seconds);
-        if (p->saturates)
-            gsl_matrix_set(j, i, 2, base * root / 2 / s->seconds);
-    }
-    return GSL_SUCCESS;
+    const struct series_point *s = &p->points[i];
+    double half = p->saturates ? exp(x[2]) : 0;
+    double root = sqrt(half / s->payload_bytes), base = s->sent_bytes / exp(x[1]);
+    out[0] = exp(x[0]) / s->seconds;
+    out[1] = -base * (1 + root) / s->seconds;
+    if (p->saturates)
+        out[2] = base * root / 2 / s->seconds;
 }
 
 // Start from the ends: the smallest message is latency, the largest bandwidth.
-static void start(const struct problem *p, gsl_vector *x) {
+static void start(const struct problem *p, double *x) {
     const struct series_point *small = &p->points[0], *large = &p->points[p->count - 1];
     double rate =
         large->sent_bytes / fmax(large->seconds - 0.5 * small->seconds, 0.1 * large->seconds);
-    gsl_vector_set(x, 0,
-                   log(fmax(small->seconds - small->sent_bytes / rate, 0.2 * small->seconds)));
-    gsl_vector_set(x, 1, log(rate));
-    if (p->saturates)
-        gsl_vector_set(x, 2, log(p->prior_half));
+    x[0] = log(fmax(small->seconds - small->sent_bytes / rate, 0.2 * small->seconds));
+    x[1] = log(rate);
+    x[2] = p->saturates ? log(p->prior_half) : 0;
 }
 
-// Beyond 1.345 robust deviations a point pulls like one at the edge (Huber).
-static const double edge = 1.345;
-
-static double reweigh(const gsl_vector *f, gsl_vector *weights, double *sorted) {
-    for (size_t i = 0; i < f->size; i++)
-        sorted[i] = fabs(gsl_vector_get(f, i));
-    double scale = fmax(1.4826 * stats_median(sorted, f->size), 1e-9);
-    for (size_t i = 0; i < f->size; i++) {
-        double u = fabs(gsl_vector_get(f, i)) / (edge * scale);
-        gsl_vector_set(weights, i, u > 1 ? 1 / u : 1);
-    }
-    return scale;
-}
-
-// Huber's estimate of the spread behind the parameters' covariance: clipped squares per degree of
-// freedom over the squared share of points that pull in full.
-static double spread_of(const gsl_vector *f, double scale, size_t parameters) {
-    double squares = 0, inside = 0;
-    for (size_t i = 0; i < f->size; i++) {
-        double u = fmin(fabs(gsl_vector_get(f, i)) / scale, edge);
-        squares += u * u;
-        inside += u < edge;
-    }
-    double n = (double)f->size, free = fmax(1.0, n - (double)parameters);
-    double share = fmax(inside / n, 0.2);
-    // The correction 1 + p/n (1 - m)/m is Huber's, for small samples.
-    double small = 1 + (double)parameters / n * (1 - share) / share;
-    return small * scale * sqrt(squares / free) / share;
-}
-
-struct spread {
-    double scatter, parameters;
-};
-
-static void keep(const struct problem *p, const gsl_vector *x, const gsl_matrix *covariance,
-                 const struct spread *w, struct series_law *out) {
-    double spread = w->parameters;
-    *out = (struct series_law){.latency_s = exp(gsl_vector_get(x, 0)),
-                               .bytes_per_s = exp(gsl_vector_get(x, 1)),
-                               .half_bytes = p->saturates ? exp(gsl_vector_get(x, 2)) : 0,
-                               .latency_error = spread * sqrt(gsl_matrix_get(covariance, 0, 0)),
-                               .bandwidth_error = spread * sqrt(gsl_matrix_get(covariance, 1, 1)),
-                               .scatter = w->scatter,
+static bool solve(const struct problem *p, struct series_law *out) {
+    double x[ROBUST_PARAMETERS_MAX];
+    struct robust_result r;
+    const struct robust_problem q = {.points = p->count,
+                                     .parameters = p->saturates ? 3 : 2,
+                                     .ratio = ratio,
+                                     .gradient = gradient,
+                                     .context = p};
+    start(p, x);
+    if (!robust_fit(&q, x, &r))
+        return false;
+    *out = (struct series_law){.latency_s = exp(x[0]),
+                               .bytes_per_s = exp(x[1]),
+                               .half_bytes = p->saturates ? exp(x[2]) : 0,
+                               .latency_error = r.errors[0],
+                               .bandwidth_error = r.errors[1],
+                               .half_error = p->saturates ? r.errors[2] : 0,
+                               .scatter = r.scatter,
                                .min_payload_bytes = p->points[0].payload_bytes,
                                .max_payload_bytes = p->points[p->count - 1].payload_bytes,
                                .points = p->count,
                                .saturates = p->saturates};
-    if (p->saturates)
-        out->half_error = spread * sqrt(gsl_matrix_get(covariance, 2, 2));
-}
-
-static double root_mean_square(const gsl_vector *f) {
-    return gsl_blas_dnrm2(f) / sqrt((double)f->size);
-}
-
-static bool solve(const struct problem *p, struct series_law *out) {
-    size_t n = p->saturates ? 3 : 2;
-    gsl_multifit_nlinear_parameters how = gsl_multifit_nlinear_default_parameters();
-    gsl_multifit_nlinear_fdf fdf = {
-        .f = residuals, .df = jacobian, .n = p->count, .p = n, .params = (void *)(uintptr_t)p};
-    gsl_multifit_nlinear_workspace *w =
-        gsl_multifit_nlinear_alloc(gsl_multifit_nlinear_trust, &how, p->count, n);
-    gsl_vector *x = gsl_vector_alloc(n), *weights = gsl_vector_alloc(p->count);
-    gsl_matrix *covariance = gsl_matrix_alloc(n, n);
-    double *sorted = calloc(p->count, sizeof *sorted);
-    struct spread spread = {0};
-    int info, status = GSL_SUCCESS;
-    start(p, x);
-    gsl_vector_set_all(weights, 1);
-    for (int round = 0; round < 4 && status == GSL_SUCCESS; round++) {
-        gsl_multifit_nlinear_winit(x, weights, &fdf, w);
-        status = gsl_multifit_nlinear_driver(100, 1e-9, 1e-9, 0, NULL, NULL, &info, w);
-        if (status == GSL_EMAXITER || status == GSL_ENOPROG)
-            status = GSL_SUCCESS; // flat directions end here; the covariance shows it
-        gsl_vector_memcpy(x, gsl_multifit_nlinear_position(w));
-        gsl_vector *plain = gsl_vector_alloc(p->count);
-        residuals(x, (void *)(uintptr_t)p, plain);
-        spread.scatter = reweigh(plain, weights, sorted);
-        spread.parameters = spread_of(plain, spread.scatter, n);
-        if (p->count <= n + 2) // too few points to be robust
-            spread.parameters = fmax(spread.parameters, root_mean_square(plain));
-        gsl_vector_free(plain);
-    }
-    gsl_multifit_nlinear_covar(gsl_multifit_nlinear_jac(w), 1e-12, covariance);
-    bool ok =
-        status == GSL_SUCCESS && isfinite(gsl_vector_get(x, 0)) && isfinite(gsl_vector_get(x, 1));
-    if (ok)
-        keep(p, x, covariance, &spread, out);
-    free(sorted);
-    gsl_matrix_free(covariance);
-    gsl_vector_free(weights);
-    gsl_vector_free(x);
-    gsl_multifit_nlinear_free(w);
-    return ok;
+    return true;
 }
 
 double series_seconds(const struct series_law *l, double payload_bytes, double sent_bytes) {
     double root = l->half_bytes > 0 ? sqrt(l->half_bytes / payload_bytes) : 0;
     return l->latency_s + sent_bytes / l->bytes_per_s * (1 + root);
+}
+
+double series_fit_seconds(const struct series_fit *f, double payload_bytes, double sent_bytes) {
+    size_t i = 0;
+    while (i + 1 < f->piece_count && payload_bytes > f->pieces[i].max_payload_bytes)
+        i++;
+    return series_seconds(&f->pieces[i], payload_bytes, sent_bytes);
 }
 
 static size_t distinct(const struct series_point *points, size_t count) {
@@ -245,14 +166,12 @@ bool series_fit(const struct series_point *points, size_t count, struct arena *a
     if (distinct(sorted, count) < 3)
         return err_set(e, ERR_RESOURCE, "a fit needs 3 payloads at least; %zu measured",
                        distinct(sorted, count));
-    gsl_error_handler_t *before = gsl_set_error_handler_off();
     if (fit_law(sorted, count, false, &l))
         consider(&best, &l, 1, left_out_error(sorted, count, false, rest));
     if (distinct(sorted, count) >= 5 && fit_law(sorted, count, true, &l))
         consider(&best, &l, 1, left_out_error(sorted, count, true, rest));
     if (distinct(sorted, count) >= 8)
         consider_pieces(sorted, count, rest, &best);
-    gsl_set_error_handler(before);
     if (best.piece_count == 0)
         return err_set(e, ERR_RESOURCE, "no law of latency and bandwidth fits these %zu points",
                        count);

@@ -37,3 +37,5 @@ struct series_fit {
 bool series_fit(const struct series_point *points, size_t count, struct arena *a,
                 struct series_fit *out, struct err *e);
 double series_seconds(const struct series_law *l, double payload_bytes, double sent_bytes);
+// By the piece that holds the payload.
+double series_fit_seconds(const struct series_fit *f, double payload_bytes, double sent_bytes);

@@ -26,13 +26,6 @@ static void emit_law(cJSON *list, const char *title, const struct series_law *l)
     json_add_u64(o, "points", l->points);
 }
 
-static const struct series_law *law_at(const struct series_fit *f, double payload_bytes) {
-    size_t i = 0;
-    while (i + 1 < f->piece_count && payload_bytes > f->pieces[i].max_payload_bytes)
-        i++;
-    return &f->pieces[i];
-}
-
 static void emit_residuals(cJSON *list, const struct calibrated_series *s, const char *title) {
     for (size_t i = 0; i < s->point_count; i++) {
         const struct series_point *p = &s->points[i];
@@ -40,9 +33,8 @@ static void emit_residuals(cJSON *list, const struct calibrated_series *s, const
         json_add_string(o, "name", title);
         json_add_double(o, "payload_bytes", p->payload_bytes);
         json_add_double(o, "measured_s", p->seconds);
-        json_add_double(
-            o, "fitted_s",
-            series_seconds(law_at(&s->fit, p->payload_bytes), p->payload_bytes, p->sent_bytes));
+        json_add_double(o, "fitted_s",
+                        series_fit_seconds(&s->fit, p->payload_bytes, p->sent_bytes));
     }
 }
 
