@@ -161,7 +161,7 @@ bool command_confirm_result(struct run *r, const struct opt_texts *rest, cJSON *
     struct confirm_totals t = {.scale = m.scale};
     cJSON *root = cJSON_CreateObject();
     json_add_string(root, "schema", "shardplan.confirm/1");
-    json_add_string(root, "command", r->options->from_graph ? "graph" : "confirm");
+    json_add_string(root, "command", r->command_line);
     json_add_string(root, "model", m.model);
     json_add_string(root, "cluster", m.cluster);
     json_add_string(root, "strategy", m.strategy);

@@ -142,7 +142,7 @@ bool command_rehearse_result(struct run *r, const struct opt_texts *rest, cJSON 
     double measured = find(sink_results(r->sink), "step", NULL);
     cJSON *root = cJSON_CreateObject();
     json_add_string(root, "schema", "shardplan.rehearse/1");
-    json_add_string(root, "command", "rehearse");
+    json_add_string(root, "command", r->command_line);
     json_add_string(root, "note",
                     "timing and overlap only: nothing here shows what a framework "
                     "computes");

@@ -249,11 +249,20 @@ static bool inputs_are_right(struct run *r, const struct command *c, const struc
     return ok;
 }
 
+static int argument_count(char **argv) {
+    int n = 0;
+    while (argv[n] != NULL)
+        n++;
+    return n;
+}
+
 static int run_command(const struct command *c, const struct options *o,
                        const struct opt_texts *rest, char **argv, struct arena *a) {
     struct err e = {0};
     struct signals signals = {.fd = -1};
     struct run r = {.options = o, .arena = a, .signals = &signals};
+    r.command_line =
+        opt_command_line("shardbench", argument_count(argv), (const char *const *)argv, a);
     int status = 0;
     if (!signals_init(&signals, &e) || !ranks_open(c->threads, &r.ranks, &e))
         return fail(&e);

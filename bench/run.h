@@ -17,6 +17,7 @@
 
 struct run {
     const struct options *options;
+    const char *command_line; // as typed, for the result's `command`
     struct arena *arena;
     const struct ranks *ranks;
     uint64_t rank_count; // of the job: also in the process that only waits for its ranks

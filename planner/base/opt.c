@@ -312,3 +312,20 @@ bool opt_parse(const struct opt_command *c, int argc, char **argv, void *target,
     take_rest(argc, argv, a, rest);
     return true;
 }
+
+static const char *quoted(const char *word, struct arena *a) {
+    const char *text = "'", *tick;
+    if (word[0] != '\0' && strpbrk(word, " \t\n'\"\\$`*?[](){}<>|&;!#~") == NULL)
+        return word;
+    for (; (tick = strchr(word, '\'')) != NULL; word = tick + 1)
+        text = arena_printf(a, "%s%.*s'\\''", text, (int)(tick - word), word);
+    return arena_printf(a, "%s%s'", text, word);
+}
+
+const char *opt_command_line(const char *program, int argc, const char *const *argv,
+                             struct arena *a) {
+    const char *line = program;
+    for (int i = 1; i < argc; i++)
+        line = arena_printf(a, "%s %s", line, quoted(argv[i], a));
+    return line;
+}

@@ -64,6 +64,9 @@ bool opt_set(const struct opt_command *c, void *target, const char *name, const 
 size_t opt_collect(const struct opt_command *c, const struct opt *out[OPT_MAX]);
 // "N", "none|cpu|nvme", or NULL for a flag; `size` bytes are enough at 256.
 const char *opt_argument(const struct opt *o, char *buf, size_t size);
+// The command as a shell would take it again, `program` for argv[0].
+const char *opt_command_line(const char *program, int argc, const char *const *argv,
+                             struct arena *a);
 
 void opt_help(const struct opt_command *c, const char *program, FILE *out);
 void opt_man(const struct opt_command *const *commands, size_t count, const char *program,

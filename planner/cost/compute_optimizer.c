@@ -75,9 +75,11 @@ static struct figure deepspeed_prior(const struct cluster *c, double giga) {
 
 struct figure compute_cpu_adam_s(const struct cluster *c, const struct recipe *r, double elements) {
     const double giga = elements / UNITS_GIGA;
-    struct figure f;
-    if (figure_is_known(c->cpu_adam_s_per_param)) {
+    struct figure f = c->cpu_adam_by_software[r->adam_software];
+    if (!figure_is_known(f) || !(f.value > 0)) {
         f = c->cpu_adam_s_per_param;
+    }
+    if (figure_is_known(f) && f.value > 0) {
         f.value *= elements;
         f.low *= elements;
         f.high *= elements;

@@ -74,6 +74,8 @@ static void bare_host(struct cluster *c) {
     };
     for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)
         *figures[i] = figure_unknown();
+    for (size_t i = 0; i < CLUSTER_ADAM_SOFTWARES; i++)
+        c->cpu_adam_by_software[i] = figure_unknown();
     c->intra_fabric = FABRIC_PCIE;
     c->inter_fabric = FABRIC_ETHERNET;
     c->gpus_per_pcie_switch = 1;

@@ -60,6 +60,8 @@ struct cluster_fit {
     double min_payload_bytes, max_payload_bytes; // measured range
 };
 
+#define CLUSTER_ADAM_SOFTWARES 3
+
 struct cluster {
     const char *name, *source;
     struct gpu gpu;
@@ -80,6 +82,9 @@ struct cluster {
     struct figure usd_per_gpu_hour;
     const char *price_date;
     struct figure cpu_adam_s_per_param; // per node, whole node busy; unknown = prior
+    // The same measured with one software (recipe's adam_software: own, deepspeed, torch); holds
+    // for that one only.
+    struct figure cpu_adam_by_software[CLUSTER_ADAM_SOFTWARES];
     const struct cluster_fit *fits;
     size_t fit_count;
     bool assumed_host; // "8xA100-80GB": host figures taken from that GPU's DGX

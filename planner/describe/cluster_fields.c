@@ -111,5 +111,8 @@ bool cluster_field_set(struct cluster *c, const char *path, const char *value, s
         *(uint64_t *)at = (uint64_t)number;
     else
         *(struct figure *)at = figure_known(number, PROVENANCE_SPEC, "--set");
+    if (at == &c->cpu_adam_s_per_param) // whatever the software
+        for (size_t i = 0; i < CLUSTER_ADAM_SOFTWARES; i++)
+            c->cpu_adam_by_software[i] = figure_unknown();
     return true;
 }

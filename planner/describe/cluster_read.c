@@ -86,9 +86,12 @@ static const char *const keys[] = {
     "usd_per_gpu_hour",
     "price_date",
     "cpu_adam_s_per_param",
+    "cpu_adam_by_software",
     "assumed_host",
     "fits",
 };
+
+static const char *const adam_names[CLUSTER_ADAM_SOFTWARES] = {"own", "deepspeed", "torch"};
 
 static struct figure *figure_at(struct cluster *c, size_t i) {
     return (struct figure *)(void *)((char *)c + figures[i].offset);
@@ -98,6 +101,8 @@ static void cluster_init(struct cluster *c) {
     memset(c, 0, sizeof *c);
     for (size_t i = 0; i < FIGURE_COUNT; i++)
         *figure_at(c, i) = figure_unknown();
+    for (size_t i = 0; i < CLUSTER_ADAM_SOFTWARES; i++)
+        c->cpu_adam_by_software[i] = figure_unknown();
     gpu_init(&c->gpu);
     c->nodes = 1;
     c->gpus_per_pcie_switch = 1;
@@ -179,6 +184,19 @@ static bool read_fit(struct json_node n, struct arena *a, struct cluster_fit *fi
            json_get_double(n, "max_payload_bytes", false, &fit->max_payload_bytes, e);
 }
 
+// An object of figures by the recipe's adam_software.
+static bool read_adam(struct json_node n, struct arena *a, struct cluster *c, struct err *e) {
+    struct json_node by;
+    if (!json_find(n, "cpu_adam_by_software", &by) || json_is_null(by))
+        return true;
+    if (!json_check_keys(by, adam_names, CLUSTER_ADAM_SOFTWARES, e))
+        return false;
+    for (size_t i = 0; i < CLUSTER_ADAM_SOFTWARES; i++)
+        if (!gpu_read_figure(by, adam_names[i], a, &c->cpu_adam_by_software[i], e))
+            return false;
+    return true;
+}
+
 static bool read_fits(struct json_node n, struct arena *a, struct cluster *c, struct err *e) {
     struct json_node list;
     if (!json_find(n, "fits", &list) || json_is_null(list))
@@ -240,7 +258,7 @@ static bool read_node(struct json_node n, struct arena *a, struct cluster *c, bo
     for (size_t i = 0; i < FIGURE_COUNT; i++)
         if (!gpu_read_figure(n, figures[i].key, a, figure_at(c, i), e))
             return false;
-    return read_fits(n, a, c, e) && check_counts(n, c, gpus_given, e);
+    return read_adam(n, a, c, e) && read_fits(n, a, c, e) && check_counts(n, c, gpus_given, e);
 }
 
 static bool read_file(const char *path, struct arena *a, struct cluster *c, bool allow_base,
@@ -287,6 +305,13 @@ bool cluster_read_text(const char *text, size_t bytes, struct arena *a, struct c
     return true;
 }
 
+static void write_adam(cJSON *root, const struct cluster *c) {
+    cJSON *by = json_add_object(root, "cpu_adam_by_software");
+    for (size_t i = 0; i < CLUSTER_ADAM_SOFTWARES; i++)
+        if (figure_is_known(c->cpu_adam_by_software[i]))
+            json_add_figure(by, adam_names[i], c->cpu_adam_by_software[i]);
+}
+
 static void write_fits(cJSON *root, const struct cluster *c) {
     cJSON *list = json_add_array(root, "fits");
     for (size_t i = 0; i < c->fit_count; i++) {
@@ -319,6 +344,7 @@ bool cluster_write(const char *path, const struct cluster *c, struct err *e) {
         json_add_figure(
             root, figures[i].key,
             *(const struct figure *)(const void *)((const char *)c + figures[i].offset));
+    write_adam(root, c);
     json_add_string(root, "price_date", c->price_date);
     json_add_bool(root, "assumed_host", c->assumed_host);
     write_fits(root, c);

@@ -78,6 +78,7 @@ enum prefetch {
     PREFETCH_COUNT
 };
 enum adam_software { ADAM_OWN, ADAM_DEEPSPEED, ADAM_TORCH, ADAM_SOFTWARE_COUNT };
+_Static_assert(ADAM_SOFTWARE_COUNT == CLUSTER_ADAM_SOFTWARES, "one figure per software");
 enum overlap {
     OVERLAP_DEFAULT,
     OVERLAP_ON,

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "judge/calibrate.h"
-
-#include "base/stats.h"
-#include "base/units.h"
+#include "judge/calibrate_private.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 // Two-sided 95 % of a normal.
 static const double normal_95 = 1.96;
 
-static bool usable(const struct measure_result *r) {
+bool calibrate_usable(const struct measure_result *r) {
     return r->errors == 0 && !r->oversubscribed && !r->shared_gpu;
 }
 
@@ -33,13 +29,21 @@ static struct calibrated_series *series_of(struct calibration *c, enum collectiv
     return &c->series[c->series_count++];
 }
 
-static struct figure fitted(double value, double relative_error, const char *source) {
-    double factor = exp(normal_95 * fmin(relative_error, 2));
+struct figure calibrate_figure(double value, double log_error, const char *source) {
+    double factor = exp(normal_95 * fmin(log_error, 2));
     return (struct figure){.value = value,
                            .low = value / factor,
                            .high = value * factor,
                            .provenance = PROVENANCE_FITTED,
                            .source = source};
+}
+
+void calibrate_set(struct calibration *c, struct figure *at, const char *path, const char *unit,
+                   struct figure after, size_t samples) {
+    if (c->rate_count < CALIBRATE_RATES_MAX)
+        c->rates[c->rate_count++] = (struct calibrated_rate){
+            .path = path, .unit = unit, .before = *at, .after = after, .samples = samples};
+    *at = after;
 }
 
 static const char *source_of(const struct calibrated_series *s, struct arena *a) {
@@ -54,9 +58,9 @@ static struct cluster_fit to_fit(const struct calibrated_series *s, size_t piece
         .collective = s->collective,
         .nodes = s->nodes,
         .ranks = s->ranks,
-        .latency_s = fitted(l->latency_s, l->latency_error, source),
-        .busbw_bytes_per_s = fitted(l->bytes_per_s, l->bandwidth_error, source),
-        .half_bytes = l->saturates ? fitted(l->half_bytes, l->half_error, source)
+        .latency_s = calibrate_figure(l->latency_s, l->latency_error, source),
+        .busbw_bytes_per_s = calibrate_figure(l->bytes_per_s, l->bandwidth_error, source),
+        .half_bytes = l->saturates ? calibrate_figure(l->half_bytes, l->half_error, source)
                                    : figure_known(0, PROVENANCE_FITTED, source),
         .min_payload_bytes = l->min_payload_bytes,
         .max_payload_bytes = l->max_payload_bytes,
@@ -89,7 +93,7 @@ static void collect_series(const struct measurement *m, size_t count, struct are
         for (size_t k = 0; k < m[i].count; k++) {
             const struct measure_result *r = &m[i].results[k];
             enum collective kind;
-            if (!usable(r)) {
+            if (!calibrate_usable(r)) {
                 c->left_out++;
                 continue;
             }
@@ -112,104 +116,26 @@ static size_t fit_collectives(struct calibration *c, struct arena *a) {
         for (size_t k = 0; k < s->fit.piece_count; k++)
             fits[n++] = to_fit(s, k, a);
     }
+    if (n == 0) // what was fitted before stays
+        return 0;
     c->cluster.fits = fits;
     c->cluster.fit_count = n;
     return n;
 }
 
-// ---- rates of single devices --------------------------------------------------------------------
-
-struct rate_rule {
-    const char *kind, *direction; // of a measurement
-    bool concurrent;
-    const char *path, *unit;
-    size_t offset;
-};
-
-#define CLUSTER_AT(field) offsetof(struct cluster, field)
-#define GPU_AT(field) (offsetof(struct cluster, gpu) + offsetof(struct gpu, field))
-static const struct rate_rule rules[] = {
-    {"copy", "h2d", false, "gpu.pcie_h2d_bytes_per_s", "bytes/s", GPU_AT(pcie_h2d_bytes_per_s)},
-    {"copy", "d2h", false, "gpu.pcie_d2h_bytes_per_s", "bytes/s", GPU_AT(pcie_d2h_bytes_per_s)},
-    {"nvme", "read", false, "cluster.nvme_read_bytes_per_s", "bytes/s",
-     CLUSTER_AT(nvme_read_bytes_per_s)},
-    {"nvme", "write", false, "cluster.nvme_write_bytes_per_s", "bytes/s",
-     CLUSTER_AT(nvme_write_bytes_per_s)},
-    {"memory", "triad", false, "cluster.host_dram_bytes_per_s", "bytes/s",
-     CLUSTER_AT(host_dram_bytes_per_s)},
-    {"adam", NULL, false, "cluster.cpu_adam_s_per_param", "s/parameter",
-     CLUSTER_AT(cpu_adam_s_per_param)},
-};
-#define RULES (sizeof rules / sizeof rules[0])
-
-static bool matches(const struct rate_rule *rule, const struct measure_result *r) {
-    if (strcmp(r->kind, rule->kind) != 0 || r->concurrent != rule->concurrent)
-        return false;
-    const char *text = r->direction ? r->direction : r->algorithm; // memory loops name an algorithm
-    return !rule->direction || (text && strcmp(text, rule->direction) == 0);
-}
-
-// Storage and copies are judged by the best setting tried (block, depth, threads): a user runs that
-// one.
-static double value_of(const struct rate_rule *rule, const struct measure_result *r) {
-    if (strcmp(rule->kind, "adam") == 0)
-        return r->n > 0 ? r->median_s / (double)r->n : NAN;
-    // The bench counts the line that a store reads first; STREAM does not: 3 of 4 words.
-    if (strcmp(rule->kind, "memory") == 0)
-        return r->algbw_bytes_per_s * 3 / 4;
-    return r->algbw_bytes_per_s;
-}
-
-static double relative_error(const struct measure_result *r) {
-    if (r->samples < 3 || !(r->median_s > 0))
-        return 0.1; // a single figure of another tool: a tenth, by its usual repeatability
-    double sorted[MEASURE_SAMPLES_MAX], low, high;
-    size_t n = r->samples < MEASURE_SAMPLES_MAX ? r->samples : MEASURE_SAMPLES_MAX;
-    memcpy(sorted, r->samples_s, n * sizeof *sorted);
-    stats_sort(sorted, n);
-    stats_median_interval(sorted, n, 0.95, &low, &high);
-    return fmax((high - low) / (2 * normal_95 * r->median_s), 0.005);
-}
-
-static void apply_rule(const struct rate_rule *rule, const struct measurement *m, size_t count,
-                       struct arena *a, struct calibration *c) {
-    const struct measure_result *best = NULL;
-    bool smaller = strcmp(rule->kind, "adam") == 0;
-    size_t samples = 0;
-    for (size_t i = 0; i < count; i++)
-        for (size_t k = 0; k < m[i].count; k++) {
-            const struct measure_result *r = &m[i].results[k];
-            double v = value_of(rule, r);
-            if (!usable(r) || !matches(rule, r) || !(v > 0))
-                continue;
-            samples++;
-            if (!best || (smaller ? v < value_of(rule, best) : v > value_of(rule, best)))
-                best = r;
-        }
-    if (!best || c->rate_count == CALIBRATE_RATES_MAX)
-        return;
-    struct figure *at = (struct figure *)(void *)((char *)&c->cluster + rule->offset);
-    struct figure after =
-        fitted(value_of(rule, best), relative_error(best),
-               arena_printf(a, "measured here: best of %zu %s results%s%s", samples, rule->kind,
-                            best->software ? ", " : "", best->software ? best->software : ""));
-    c->rates[c->rate_count++] = (struct calibrated_rate){
-        .path = rule->path, .unit = rule->unit, .before = *at, .after = after, .samples = samples};
-    *at = after;
-}
-
 bool calibrate(const struct cluster *cluster, const struct measurement *m, size_t count,
                struct arena *a, struct calibration *out, struct err *e) {
-    struct calibration c = {.cluster = *cluster};
+    const struct calibrated_law unasked = {.before = NAN, .after = NAN, .left_out = NAN};
+    struct calibration c = {.cluster = *cluster, .gemm = unasked, .runs.law = unasked};
     collect_series(m, count, a, &c);
     size_t fits = fit_collectives(&c, a);
-    for (size_t i = 0; i < RULES; i++)
-        apply_rule(&rules[i], m, count, a, &c);
-    if (fits == 0 && c.rate_count == 0)
+    calibrate_rates(m, count, a, &c);
+    calibrate_gpu(m, count, a, &c);
+    if (count > 0 && fits == 0 && c.rate_count == 0)
         return err_set(
             e, ERR_RESOURCE,
-            "nothing to fit: no collective with 3 payloads, no copy, NVMe, memory or Adam "
-            "result (%zu left out as wrong, oversubscribed or sharing a GPU)",
+            "nothing to fit: no collective with 3 payloads, no copy, NVMe, memory, Adam or matrix "
+            "product (%zu left out as wrong, oversubscribed or sharing a GPU)",
             c.left_out);
     *out = c;
     return true;

@@ -8,7 +8,7 @@
 
 struct fit_options {
     struct output_request output;
-    const char *cluster, *out;
+    const char *cluster, *out, *runs;
 };
 
 #define AT(field) offsetof(struct fit_options, field)
@@ -29,6 +29,13 @@ static const struct opt own_options[] = {
      .help = "where the fitted cluster goes",
      .group = "Fit",
      .given_offset = SIZE_MAX},
+    {.name = "runs",
+     .type = OPT_STRING,
+     .offset = AT(runs),
+     .argument = "RUNS.json",
+     .help = "training runs, in the form that validate takes: fits the GPU's and host's constants",
+     .group = "Fit",
+     .given_offset = SIZE_MAX},
     {.name = NULL},
 };
 static const struct opt *const tables[] = {own_options, output_options_at_zero, NULL};
@@ -42,16 +49,17 @@ const struct opt_command fit_command_options = {
     .tables = tables,
     .examples = examples,
     .notes =
-        "Collectives get latency, bandwidth and saturation per rank count, with standard errors; "
-        "copies, NVMe, host memory and CPU Adam their best measured setting. The figures of the "
-        "new "
-        "cluster file are `fitted`; plan and simulate use them and narrow their intervals. A fit "
-        "is "
-        "not asked beyond four times the measured sizes.",
+        "Collectives get latency, bandwidth and saturation per rank count, matrix products and GPU "
+        "memory the constants of their laws, with standard errors; copies, NVMe, host memory and "
+        "CPU Adam their best measured setting, CPU Adam only for the software that ran. --runs "
+        "moves the GPU's and host's constants, within what the catalog believes, to training runs; "
+        "they are kept only where runs that were left out are predicted better than before. The "
+        "figures of the new cluster file are `fitted`; plan and simulate use them and narrow their "
+        "intervals. A fit is not asked beyond four times the measured sizes.",
 };
 
 static bool read_all(struct cli *cli, struct measurement **out) {
-    *out = arena_array(cli->arena, cli->rest.count, sizeof **out);
+    *out = arena_array(cli->arena, cli->rest.count + 1, sizeof **out);
     for (size_t i = 0; i < cli->rest.count; i++)
         if (!measure_read(cli->rest.items[i], cli->arena, &(*out)[i], &cli->err))
             return false;
@@ -61,11 +69,13 @@ static bool read_all(struct cli *cli, struct measurement **out) {
 static bool fit(struct cli *cli, const struct fit_options *o, struct calibration *out) {
     struct cluster *c = arena_alloc(cli->arena, sizeof *c);
     struct measurement *m;
-    if (cli->rest.count == 0 || !o->cluster || !o->out)
+    if ((cli->rest.count == 0 && !o->runs) || !o->cluster || !o->out)
         return err_set(&cli->err, ERR_USAGE,
-                       "fit takes MEASUREMENT..., --cluster CLUSTER and -o CLUSTER.json");
+                       "fit takes MEASUREMENT... or --runs RUNS.json, --cluster CLUSTER and -o "
+                       "CLUSTER.json");
     return cluster_load(o->cluster, cli->arena, c, &cli->err) && read_all(cli, &m) &&
            calibrate(c, m, cli->rest.count, cli->arena, out, &cli->err) &&
+           (!o->runs || calibrate_runs(o->runs, cli->arena, out, &cli->err)) &&
            cluster_write(o->out, &out->cluster, &cli->err);
 }
 

@@ -38,6 +38,20 @@ static void emit_residuals(cJSON *list, const struct calibrated_series *s, const
     }
 }
 
+static cJSON *emit_checked(cJSON *root, const char *key, const struct calibrated_law *l) {
+    if (l->points == 0) {
+        cJSON_AddNullToObject(root, key);
+        return NULL;
+    }
+    cJSON *o = json_add_object(root, key);
+    json_add_u64(o, "points", l->points);
+    json_add_double(o, "median_error_before", l->before);
+    json_add_double(o, "median_error_fitted", l->after);
+    json_add_double(o, "median_error_left_out", l->left_out);
+    json_add_string(o, "refused", l->refused);
+    return o;
+}
+
 cJSON *emit_fit_json(const struct calibration *c, const char *command, struct arena *a) {
     cJSON *root = cJSON_CreateObject();
     json_add_string(root, "schema", "shardplan.fit/1");
@@ -67,6 +81,13 @@ cJSON *emit_fit_json(const struct calibration *c, const char *command, struct ar
         json_add_figure(o, "after", c->rates[i].after);
         json_add_u64(o, "samples", c->rates[i].samples);
     }
+    emit_checked(root, "gemm", &c->gemm);
+    cJSON *runs = emit_checked(root, "runs", &c->runs.law);
+    if (c->runs.law.points) {
+        json_add_u64(runs, "folds", c->runs.folds);
+        json_add_u64(runs, "rows_left_out", c->runs.left_out);
+        json_add_string(runs, "rows_left_out_because", c->runs.left_out_note);
+    }
     json_add_u64(root, "left_out", c->left_out);
     return root;
 }
@@ -83,10 +104,25 @@ static void print_law(const struct calibrated_series *s, size_t piece, struct ar
 }
 
 static void print_rate(const struct calibrated_rate *r, FILE *out) {
-    fprintf(out, "%-36s %.4g %s (95 %%: %.4g to %.4g; before %.4g, %s) from %zu results\n", r->path,
-            r->after.value, r->unit, r->after.low, r->after.high, r->before.value,
-            figure_is_known(r->before) ? provenance_name(r->before.provenance) : "unknown",
-            r->samples);
+    fprintf(out, "%-36s %.4g %s (95 %%: %.4g to %.4g) from %zu results", r->path, r->after.value,
+            r->unit, r->after.low, r->after.high, r->samples);
+    if (figure_is_known(r->before) && r->before.source)
+        fprintf(out, "; before %.4g, %s", r->before.value, provenance_name(r->before.provenance));
+    fputc('\n', out);
+}
+
+static void print_checked(const char *what, const struct calibrated_law *l, FILE *out) {
+    if (l->points == 0)
+        return;
+    fprintf(out, "\n%zu %s: median error", l->points, what);
+    if (isfinite(l->before))
+        fprintf(out, " %.1f %% before", 100 * l->before);
+    if (isfinite(l->left_out))
+        fprintf(out, ", %.1f %% on those left out", 100 * l->left_out);
+    if (isfinite(l->after))
+        fprintf(out, ", %.1f %% on those fitted to", 100 * l->after);
+    fprintf(out, "%s%s\n", l->refused ? "; constants kept as they were: " : "",
+            l->refused ? l->refused : "");
 }
 
 void emit_fit_table(const struct calibration *c, struct arena *a, FILE *out) {
@@ -105,6 +141,10 @@ void emit_fit_table(const struct calibration *c, struct arena *a, FILE *out) {
         fputc('\n', out);
     for (size_t i = 0; i < c->rate_count; i++)
         print_rate(&c->rates[i], out);
+    print_checked("matrix products", &c->gemm, out);
+    print_checked("training runs", &c->runs.law, out);
+    if (c->runs.left_out)
+        fprintf(out, "%zu runs not used, first: %s\n", c->runs.left_out, c->runs.left_out_note);
     if (c->left_out)
         fprintf(out,
                 "\n%zu results left out: wrong data, oversubscribed, or several ranks on one GPU\n",

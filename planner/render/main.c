@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/build.h"
 #include "base/kinds.h"
+#include "base/opt.h"
 #include "render/cmd.h"
 
 #include <stdio.h>
@@ -59,15 +60,6 @@ static int generate(const char *what) {
     return EXIT_YES;
 }
 
-static const char *join(struct arena *a, int argc, char **argv) {
-    const char *line = "shardplan";
-    for (int i = 1; i < argc; i++) {
-        bool plain = argv[i][0] && strpbrk(argv[i], " \t\n'\"\\$`*?[](){}<>|&;!#~") == NULL;
-        line = arena_printf(a, plain ? "%s %s" : "%s '%s'", line, argv[i]);
-    }
-    return line;
-}
-
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "--version") == 0) {
         printf("shardplan %s (%s)\n", build_version(), build_commit());
@@ -87,7 +79,7 @@ int main(int argc, char **argv) {
     if (!c)
         return unknown_command(argv[1]);
     struct cli cli = {.arena = arena_create()};
-    cli.command_line = join(cli.arena, argc, argv);
+    cli.command_line = opt_command_line("shardplan", argc, (const char *const *)argv, cli.arena);
     int status = c->run(&cli, argc - 1, argv + 1);
     if (fflush(stdout) != 0 && status == EXIT_YES) {
         perror("shardplan: standard output");

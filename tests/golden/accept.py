@@ -160,7 +160,21 @@ class Fit(Case):
             c = json.load(f)
         self.assertEqual(c["nvme_read_bytes_per_s"]["value"], 6.5e9)
         self.assertEqual(c["nvme_read_bytes_per_s"]["provenance"], "fitted")
-        self.assertAlmostEqual(c["cpu_adam_s_per_param"]["value"], 0.35e-9)
+        self.assertAlmostEqual(c["cpu_adam_by_software"]["own"]["value"], 0.35e-9)
+
+    def test_intervals_shrink(self):
+        """What was measured is known better than what was assumed, in plan and in simulate."""
+        m = self.write("m.json", sweep(noise=0.005, kinds=("all_gather", "reduce_scatter", "all_reduce")))
+        out = self.path("fitted.json")
+        done = self.run_program("fit", m, "--cluster", "8xA6000", "-o", out)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for command, times in (("plan", lambda d: d["plans"][0]["time"]), ("simulate", lambda d: d["time"])):
+            widths = []
+            for cluster in ("8xA6000", out):
+                done = self.run_program(command, "llama-2-7b", cluster, "--strategy", "fsdp2", "--json", "-")
+                t = times(json.loads(done.stdout))
+                widths.append((t["step_high_s"] - t["step_low_s"]) / t["step_s"])
+            self.assertLess(widths[1], 0.8 * widths[0], command)
 
     def test_nothing_to_fit(self):
         done = self.run_program("fit", self.write("m.json", []), "--cluster", "dgx-h100", "-o", self.path("x.json"))

@@ -248,6 +248,16 @@ static void every_rendering_knows_every_option(void **state) {
                                                NULL});
 }
 
+static void command_line_can_be_typed_again(void **state) {
+    const char *const argv[] = {"x/shardbench", "rehearse", "a b.json", "it's",
+                                "--ranks=2",    "",         NULL};
+    struct arena *a = arena_create();
+    (void)state;
+    assert_string_equal(opt_command_line("shardbench", 6, argv, a),
+                        "shardbench rehearse 'a b.json' 'it'\\''s' --ranks=2 ''");
+    arena_destroy(a);
+}
+
 static void completions_are_valid_shell(void **state) {
     (void)state;
     FILE *shell = popen("bash -n", "w");
@@ -263,6 +273,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(help_stops_and_double_dash_ends, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_option_is_set_by_name, set_up, tear_down),
         cmocka_unit_test(every_rendering_knows_every_option),
+        cmocka_unit_test(command_line_can_be_typed_again),
         cmocka_unit_test(completions_are_valid_shell),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
