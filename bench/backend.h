@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct arena;
 struct ranks; // ranks.h: the processes of this run
 
 // What `sample` stores for an iteration that this rank had no part in.
@@ -34,6 +35,9 @@ struct bench_point {
     bool paired;            // only ranks (or devices) `first` and `second` take part
     uint64_t group_size;    // ranks per group, all groups at once; 0 = one group of everybody
     uint64_t group_stride;  // distance between neighbours of a group; 0 = 1
+    uint64_t timed;         // GPU + 1 that the result is about, named as its group; with
+                            // `concurrent` the others work too. 0 = the slowest
+    uint64_t numa;          // node + 1 of host buffers; 0 = the device's own
     uint64_t left_out;      // rank + 1 that stays out of the collective; 0 = everybody in
 };
 
@@ -44,6 +48,7 @@ struct backend_config {
     uint64_t max_bytes;        // nvme: largest test file
     uint64_t devices;          // GPUs to use; 0 = all
     uint64_t threads;          // host threads; 0 = one per processor
+    struct arena *arena;       // for text that results keep; lives as long as the run
     double timeout_s;          // longest silence of one operation before it counts as hung
     const char *fault;         // test hook: "write-eio"; NULL in use
 };

@@ -13,11 +13,10 @@ static uint64_t threads_of(const struct run *r) {
 }
 
 static void add_copy(struct run *r, struct point_list *list, const char *direction,
-                     uint64_t threads, bool concurrent) {
+                     uint64_t threads) {
     struct bench_point p = {
         .kind = "copy",
         .direction = direction,
-        .concurrent = concurrent,
         .payload_bytes = r->options->bytes,
         .threads = threads,
     };
@@ -41,14 +40,13 @@ bool command_copy(struct run *r, const struct opt_texts *rest, struct err *e) {
         if (!gpu && strcmp(direction, "h2h") != 0)
             return err_set(e, ERR_RESOURCE, "copies \"%s\" need the cuda backend", direction);
         if (gpu) {
-            add_copy(r, &list, direction, 0, false);
-            add_copy(r, &list, direction, 0, true);
+            command_add_gpu_copies(r, &list, direction);
         } else if (r->options->threads > 0) {
-            add_copy(r, &list, direction, r->options->threads, false);
+            add_copy(r, &list, direction, r->options->threads);
         } else {
-            add_copy(r, &list, direction, 1, false);
+            add_copy(r, &list, direction, 1);
             if (threads_of(r) > 1)
-                add_copy(r, &list, direction, threads_of(r), false);
+                add_copy(r, &list, direction, threads_of(r));
         }
     }
     return run_points(r, b, &list, e);

@@ -10,6 +10,7 @@
 
 bool command_collectives(struct run *r, const struct opt_texts *rest, struct err *e);
 bool command_copy(struct run *r, const struct opt_texts *rest, struct err *e);
+bool command_cuda(struct run *r, const struct opt_texts *rest, struct err *e);
 bool command_adam(struct run *r, const struct opt_texts *rest, struct err *e);
 bool command_gemm(struct run *r, const struct opt_texts *rest, struct err *e);
 bool command_nvme(struct run *r, const struct opt_texts *rest, struct err *e);
@@ -20,6 +21,9 @@ bool command_all(struct run *r, const struct opt_texts *rest, struct err *e);
 // The named backend, or the first of `names` (NULL-terminated) that opens here; ERR_RESOURCE when
 // none does.
 const struct backend *command_backend(struct run *r, const char *const *names, struct err *e);
+
+// The copies of one direction on this machine's GPUs: each, all at once, every pair.
+void command_add_gpu_copies(struct run *r, struct point_list *list, const char *direction);
 
 bool command_rehearse_result(struct run *r, const struct opt_texts *rest, cJSON **out,
                              struct err *e);

@@ -74,6 +74,7 @@ void harness_identify(const struct harness *h, const struct bench_point *p,
     r->queue_depth = p->queue_depth;
     r->jobs = p->jobs;
     r->threads = p->threads;
+    r->numa = p->numa;
     r->m = p->m;
     r->n = p->n;
     r->k = p->k;
@@ -82,7 +83,9 @@ void harness_identify(const struct harness *h, const struct bench_point *p,
     r->oversubscribed = h->ranks->oversubscribed;
     r->software = h->ranks->count > 1 ? h->ranks->library : NULL;
     r->scope = h->ranks->nodes > 1 ? "inter_node" : "intra_node";
-    if (p->paired)
+    if (p->timed > 0)
+        r->group = arena_printf(h->arena, "gpu %llu", (unsigned long long)p->timed - 1);
+    else if (p->paired)
         r->group = arena_printf(h->arena, "%llu,%llu", (unsigned long long)p->first,
                                 (unsigned long long)p->second);
     else if (p->group_size > 0 && p->group_size < (uint64_t)h->ranks->count)

@@ -31,6 +31,7 @@ static const char *const collectives_examples[] = {
 #define LOCAL(name)                                                                                \
     static const struct opt *const name##_tables[] = {options_##name, options_common, NULL}
 LOCAL(copy);
+LOCAL(cuda);
 LOCAL(adam);
 LOCAL(gemm);
 LOCAL(nvme);
@@ -43,6 +44,7 @@ static const struct opt *const confirm_tables[] = {options_confirm, options_grap
                                                    NULL};
 static const char *const graph_examples[] = {"shardbench graph step.json --scale-bytes 1MiB", NULL};
 static const char *const copy_examples[] = {"shardbench copy --bytes 16MiB", NULL};
+static const char *const cuda_examples[] = {"shardbench cuda --bytes 1GiB --out cuda.jsonl", NULL};
 static const char *const adam_examples[] = {"shardbench adam --variant scalar,reference", NULL};
 static const char *const gemm_examples[] = {"shardbench gemm --shape 256x256x256", NULL};
 
@@ -73,6 +75,12 @@ static const struct command commands[] = {
              .tables = copy_tables,
              .examples = copy_examples},
      .run = command_copy},
+    {.opt = {.name = "cuda",
+             .summary = "GPUs: copies to, from, within and between them, and their kernels",
+             .positional = "",
+             .tables = cuda_tables,
+             .examples = cuda_examples},
+     .run = command_cuda},
     {.opt = {.name = "adam",
              .summary = "The optimizer step on the CPU, beside what its memory can do",
              .positional = "",

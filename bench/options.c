@@ -88,6 +88,22 @@ const struct opt options_copy[] = {
     {.name = NULL},
 };
 
+const struct opt options_cuda[] = {
+    {"direction", 0, OPT_TEXTS, AT(directions), .argument = "NAME,...", .group = "GPUs",
+     .fallback = "h2d,d2h,bidirectional,d2d,p2p", UNSEEN,
+     .help = "Copies: h2d, d2h, bidirectional, d2d (within a GPU), p2p (between them), none."},
+    {"kernel", 0, OPT_TEXTS, AT(variants), .argument = "NAME,...", .group = "GPUs",
+     .fallback = "memory,adam,cast,quantize,dequantize,fill,verify", UNSEEN,
+     .help = "Kernels: memory (copy and triad), adam, cast, quantize, dequantize, fill, verify, "
+             "none."},
+    {"bytes", 'b', OPT_BYTES, AT(bytes), .argument = "BYTES", .fallback = "256MiB", .group = "GPUs",
+     .min = 8192, .max = 0x1p50, UNSEEN,
+     .help = "Bytes of one copy, and of an fp32 array of a kernel."},
+    {"devices", 0, OPT_COUNT, AT(devices), .argument = "N", .group = "GPUs", UNSEEN,
+     .fallback = "0", .help = "GPUs to use; 0 = all."},
+    {.name = NULL},
+};
+
 const struct opt options_adam[] = {
     {"variant", 0, OPT_TEXTS, AT(variants), .argument = "NAME,...", .group = "Adam", UNSEEN,
      .help = "reference, scalar, avx2, avx512; by default the best this processor runs."},

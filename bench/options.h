@@ -44,6 +44,7 @@ enum place { PLACE_OUT, PLACE_IN, PLACE_BOTH };
 extern const struct opt options_common[];
 extern const struct opt options_collectives[];
 extern const struct opt options_copy[];
+extern const struct opt options_cuda[];
 extern const struct opt options_adam[];
 extern const struct opt options_gemm[];
 extern const struct opt options_nvme[];

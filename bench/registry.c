@@ -9,12 +9,18 @@
 #include "bench/backend_nvme.h"
 #include "bench/bench_features.h"
 
+#if BENCH_HAVE_CUDA
+#include "bench/backend_cuda.h"
+#endif
 #if BENCH_HAVE_MPI
 #include "bench/backend_mpi.h"
 #endif
 
 const struct backend *const backend_registry[] = {
     &backend_null, &backend_host, &backend_adam, &backend_nvme,
+#if BENCH_HAVE_CUDA
+    &backend_cuda,
+#endif
 #if BENCH_HAVE_MPI
     &backend_mpi,
 #endif

@@ -40,6 +40,7 @@ struct backend_config run_config(const struct run *r) {
         .max_bytes = o->max_bytes,
         .devices = o->devices,
         .threads = o->threads,
+        .arena = r->arena,
         .timeout_s = o->timeout_s,
         .fault = o->no_uring ? "no-uring" : o->fault,
     };

@@ -2,7 +2,7 @@
 // Blockwise symmetric quantisation of bf16 to int8 or int4, as ZeRO++'s qwZ and qgZ do it: the
 // largest magnitude of a block maps to half the code range, codes are rounded to nearest even and
 // clamped, two 4-bit codes share a byte (the first in its low half), one fp32 step per block turns
-// codes back. DeepSpeed, csrc/includes/quantization_utils.h; docs/method.md §gpu kernels.
+// codes back. DeepSpeed, csrc/includes/quantization_utils.h; docs/method.md §gpu-kernels.
 #pragma once
 
 #include "kernels/half.h"

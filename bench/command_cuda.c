@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this machine's GPUs do alone and between them and the host.
+#include <string.h>
+
+#include "bench/bench_features.h"
+#include "bench/commands.h"
+#include "bench/numa.h"
+
+#if BENCH_HAVE_CUDA
+#include "bench/backend_cuda.h"
+
+// One copy at a time on GPU `device`.
+static struct bench_point single(const struct run *r, const char *direction, uint64_t device) {
+    bool both = strcmp(direction, "bidirectional") == 0;
+    return (struct bench_point){
+        .kind = "copy",
+        .direction = direction,
+        .first = device,
+        .timed = backend_cuda_devices(r->options->devices) > 1 ? device + 1 : 0,
+        .payload_bytes = (both ? 2 : 1) * r->options->bytes,
+    };
+}
+
+static void add_host_copies(struct run *r, struct point_list *list, const char *direction) {
+    uint64_t devices = backend_cuda_devices(r->options->devices);
+    bool both = strcmp(direction, "bidirectional") == 0;
+    struct bench_point p;
+    for (uint64_t d = 0; d < devices; d++) {
+        p = single(r, direction, d);
+        p.algorithm = "pinned";
+        run_add_point(r, list, &p);
+    }
+    p = single(r, direction, 0);
+    p.algorithm = "pageable";
+    if (!both)
+        run_add_point(r, list, &p);
+    p.algorithm = "pinned";
+    for (int node = 0; numa_nodes() > 1 && node < numa_nodes() && !both; node++) {
+        p.numa = (uint64_t)node + 1;
+        run_add_point(r, list, &p);
+    }
+    if (devices < 2)
+        return;
+    p = (struct bench_point){.kind = "copy",
+                             .direction = direction,
+                             .algorithm = "pinned",
+                             .concurrent = true,
+                             .payload_bytes = (both ? 2 : 1) * devices * r->options->bytes};
+    run_add_point(r, list, &p);
+    p.payload_bytes = r->options->bytes;
+    for (p.timed = 1; p.timed <= devices && !both; p.timed++)
+        run_add_point(r, list, &p);
+}
+
+static void add_peer_copies(struct run *r, struct point_list *list, const char *direction) {
+    uint64_t devices = backend_cuda_devices(r->options->devices);
+    for (uint64_t from = 0; from < devices; from++)
+        for (uint64_t to = 0; to < devices; to++) {
+            struct bench_point p = single(r, direction, from);
+            p.timed = 0;
+            p.second = to;
+            p.paired = true;
+            if (from != to)
+                run_add_point(r, list, &p);
+        }
+    struct bench_point p = {.kind = "copy",
+                            .direction = direction,
+                            .concurrent = true,
+                            .payload_bytes = devices * r->options->bytes};
+    if (devices > 1)
+        run_add_point(r, list, &p);
+}
+
+void command_add_gpu_copies(struct run *r, struct point_list *list, const char *direction) {
+    uint64_t devices = backend_cuda_devices(r->options->devices);
+    if (strcmp(direction, "p2p") == 0) {
+        add_peer_copies(r, list, direction);
+    } else if (strcmp(direction, "d2d") == 0) {
+        for (uint64_t d = 0; d < devices; d++) {
+            struct bench_point p = single(r, direction, d);
+            run_add_point(r, list, &p);
+        }
+    } else {
+        add_host_copies(r, list, direction);
+    }
+}
+
+static const struct {
+    const char *kind, *algorithm;
+    enum dtype dtype;
+    bool everywhere; // a slow GPU shows here
+} kernels[] = {
+    {"memory", "triad", DTYPE_FP32, true},     {"memory", "copy", DTYPE_FP32, true},
+    {"adam", "gpu", DTYPE_FP32, false},        {"adam", "gpu", DTYPE_BF16, false},
+    {"cast", "fp32", DTYPE_BF16, false},       {"cast", "bf16", DTYPE_FP32, false},
+    {"quantize", "int8", DTYPE_BF16, false},   {"quantize", "int4", DTYPE_BF16, false},
+    {"dequantize", "int8", DTYPE_BF16, false}, {"dequantize", "int4", DTYPE_BF16, false},
+    {"fill", NULL, DTYPE_BF16, false},         {"verify", NULL, DTYPE_BF16, false},
+};
+#define KERNELS (sizeof(kernels) / sizeof(kernels[0]))
+
+static bool add_kernels(struct run *r, struct point_list *list, const char *kind) {
+    uint64_t devices = backend_cuda_devices(r->options->devices);
+    bool known = false;
+    for (size_t i = 0; i < KERNELS; i++) {
+        if (strcmp(kind, kernels[i].kind) != 0)
+            continue;
+        known = true;
+        for (uint64_t d = 0; d < (kernels[i].everywhere ? devices : 1); d++) {
+            struct bench_point p = {.kind = kernels[i].kind,
+                                    .algorithm = kernels[i].algorithm,
+                                    .dtype = kernels[i].dtype,
+                                    .n = r->options->bytes / sizeof(float),
+                                    .first = d};
+            p.timed = kernels[i].everywhere && devices > 1 ? d + 1 : 0;
+            p.payload_bytes = backend_cuda_bytes(&p);
+            run_add_point(r, list, &p);
+        }
+    }
+    return known;
+}
+
+#else
+
+void command_add_gpu_copies(struct run *r, struct point_list *list, const char *direction) {
+    (void)r, (void)list, (void)direction;
+}
+
+static bool add_kernels(struct run *r, struct point_list *list, const char *kind) {
+    (void)r, (void)list, (void)kind;
+    return true;
+}
+
+#endif
+
+bool command_cuda(struct run *r, const struct opt_texts *rest, struct err *e) {
+    static const char *const names[] = {"cuda", NULL};
+    const struct options *o = r->options;
+    struct point_list list = {0};
+    (void)rest;
+    const struct backend *b = command_backend(r, names, e);
+    if (b == NULL)
+        return false;
+    for (size_t i = 0; i < o->directions.count; i++)
+        if (strcmp(o->directions.items[i], "none") != 0)
+            command_add_gpu_copies(r, &list, o->directions.items[i]);
+    for (size_t i = 0; i < o->variants.count; i++)
+        if (strcmp(o->variants.items[i], "none") != 0 &&
+            !add_kernels(r, &list, o->variants.items[i]))
+            return err_set(e, ERR_USAGE, "--kernel: there is no \"%s\"", o->variants.items[i]);
+    return run_points(r, b, &list, e);
+}

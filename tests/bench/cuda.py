@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The CUDA backend on virtual GPUs (tests/fakegpu): cuda.py SHARDBENCH-FAKEGPU SHARDBENCH NAME."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+FAKE, REAL = sys.argv[1:3]
+SHORT = ["--force", "--budget", "0.02s", "-n", "3", "--bytes", "64KiB"]
+KERNELS = 12  # points of one GPU
+
+
+def run(arguments, status=0, program=None, **settings):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("FAKEGPU_")}
+    env.update({"FAKEGPU_" + k.upper(): str(v) for k, v in settings.items()})
+    env["CUDA_VISIBLE_DEVICES"] = ""  # for the real runtime: this is no test of this machine
+    env["ASAN_OPTIONS"] = "detect_leaks=0"  # what hangs is left behind
+    start = time.time()
+    done = subprocess.run([program or FAKE, "cuda"] + arguments + SHORT, env=env, text=True,
+                          capture_output=True, timeout=100)
+    assert done.returncode == status, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done, time.time() - start
+
+
+def results(arguments, status=0, **settings):
+    done, _ = run(arguments + ["--json", "-"], status, **settings)
+    return json.loads(done.stdout)["results"]
+
+
+def only(rows, **want):
+    found = [r for r in rows if all(r.get(k) == v for k, v in want.items())]
+    assert found, (want, rows)
+    return found
+
+
+def every_point(_):
+    """1 to 8 GPUs: each alone, all at once, every pair; nothing arrives wrong, nothing is left."""
+    for n in (1, 3, 8):
+        done, _ = run(["--json", "-"], devices=n, report=1)
+        assert "0 allocations, 0 streams, 0 events left" in done.stderr, done.stderr
+        rows = json.loads(done.stdout)["results"]
+        assert all(r["errors"] == 0 and r["backend"] == "cuda" for r in rows)
+        assert len([r for r in rows if r.get("direction") == "p2p"]) == n * (n - 1) + (n > 1)
+        for direction in ("h2d", "d2h"):
+            one = only(rows, direction=direction, algorithm="pinned", concurrent=False)
+            assert len(one) == n
+            if n > 1:
+                together = only(rows, direction=direction, concurrent=True)
+                (all_at_once,) = [r for r in together if "group" not in r]
+                assert all_at_once["payload_bytes"] == n * 65536 and all_at_once["ranks"] == n
+                assert sorted(r["group"] for r in together if "group" in r) == [
+                    f"gpu {i}" for i in range(n)]
+        only(rows, direction="h2d", algorithm="pageable")
+        assert len([r for r in rows if r["kind"] != "copy"]) == KERNELS + 2 * (n - 1)
+        (triad,) = only(rows, kind="memory", algorithm="triad")[:1]
+        assert triad["payload_bytes"] == 12 * 16384
+
+
+def no_driver(_):
+    for program in (FAKE, REAL):
+        done, _ = run([], 4, program, devices=0)
+        assert "no usable GPU" in done.stderr, done.stderr
+
+
+def call_fails(folder):
+    """Finished points are kept."""
+    out = os.path.join(folder, "r.jsonl")
+    done, _ = run(["--direction", "h2d", "--out", out], 4, faults="error:gpu_adam:1")
+    assert "adam: unspecified launch failure" in done.stderr, done.stderr
+    kinds = [json.loads(line)["kind"] for line in open(out).read().splitlines()[1:]]
+    assert kinds == ["copy", "copy", "memory", "memory"], kinds
+    run(["--direction", "h2d", "--out", out, "--resume"])
+    lines = open(out).read().splitlines()
+    assert len(lines) == 1 + 2 + KERNELS
+    run(["--direction", "h2d", "--out", out, "--resume"])
+    assert open(out).read().splitlines() == lines
+
+
+def work_fails(_):
+    done, _ = run(["--devices", "2"], 4, devices=2, faults="async:1:30")
+    assert "unspecified launch failure" in done.stderr, done.stderr
+
+
+def hang(_):
+    done, took = run(["--timeout", "1s"], 4, faults="hang:0:30")
+    assert "did not finish within 1 s" in done.stderr, done.stderr
+    assert took < 30, took
+
+
+def out_of_memory(_):
+    """What does not fit is left out and said; the rest is measured."""
+    done, _ = run(["--json", "-"], memory=150000)
+    rows = json.loads(done.stdout)["results"]
+    assert len(only(rows, kind="copy")) == 6
+    assert not [r for r in rows if r["kind"] == "adam"]
+    assert "adam of 458752 bytes left out: cudaMalloc" in done.stderr, done.stderr
+    run([], 4, memory=1000)
+
+
+def wrong_contents(_):
+    rows = results(["--direction", "h2d", "--kernel", "none"], 1, faults="wrong:0:1")
+    assert rows[0]["errors"] == 1 and rows[0]["algorithm"] == "pinned"
+    assert rows[1]["errors"] == 0
+
+
+def slow_device(_):
+    rows = results(["--direction", "h2d", "--kernel", "memory"], devices=3, faults="slow:1:40")
+    for want in ({"direction": "h2d", "concurrent": True}, {"algorithm": "triad"}):
+        rate = {r["group"]: r["algbw_bytes_per_s"] for r in only(rows, **want) if "group" in r}
+        assert max(rate, key=rate.get) != "gpu 1" and min(rate, key=rate.get) == "gpu 1", rate
+
+
+def no_peers(_):
+    rows = results(["--direction", "p2p", "--kernel", "none"], devices=2, peers=0)
+    assert all(r["note"] == "no peer access: through host memory" for r in rows)
+
+
+def usage(_):
+    run(["--kernel", "sort"], 2)
+    run(["--direction", "sideways", "--kernel", "none"], 2)
+
+
+with tempfile.TemporaryDirectory() as scratch:
+    globals()[sys.argv[3]](scratch)
+print("ok")
