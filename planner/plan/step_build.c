@@ -45,7 +45,7 @@ const char *const step_stream_names[STEP_STREAM_COUNT] = {
 static const double issue_collective_s = 20 * UNITS_MICRO;
 static const double issue_kernel_s = 8 * UNITS_MICRO;
 // NCCL opens fewer channels over the network than inside a node, and holds so many fewer SMs.
-static const double channels_over_network = 0.4;
+const double step_network_channels = 0.4;
 // Bytes of HBM a ring moves per byte it sends: read own and received, write received.
 static const double collective_hbm_factor = 3;
 static const double dma_setup_s = 10 * UNITS_MICRO;
@@ -171,6 +171,10 @@ static struct group_layout layout_of(const struct step_builder *b, uint64_t size
     return (struct group_layout){size, here, b->ranks_per_node / here};
 }
 
+bool step_collective_spans(const struct step_builder *b, uint64_t size, uint64_t stride) {
+    return size > layout_of(b, size, stride).ranks_per_node;
+}
+
 // The same payload moved by links `scale` times as fast. A group over nodes keeps the time its ring
 // needs inside the node; docs/method.md §what-if.
 static void rescale(const struct step_builder *b, const struct step_collective *c,
@@ -243,7 +247,7 @@ uint32_t step_collective(struct step_builder *b, const struct step_collective *c
     if (isfinite(sent))
         *largest = fmax(*largest, sent);
     double share = compute_overlap_loss(&b->cluster->gpu, b->recipe->stack);
-    demand(&t, RESOURCE_SM, t.spans_nodes ? channels_over_network * share : share);
+    demand(&t, RESOURCE_SM, t.spans_nodes ? step_network_channels * share : share);
     demand(&t, t.spans_nodes ? RESOURCE_NIC : RESOURCE_NVLINK, sent);
     demand(&t, RESOURCE_HBM, collective_hbm_factor * sent);
     if (t.spans_nodes && b->cluster->nic_shares_pcie_switch)

@@ -146,6 +146,8 @@ struct step_collective {
     bool host_blocking;
 };
 uint32_t step_collective(struct step_builder *b, const struct step_collective *c);
+bool step_collective_spans(const struct step_builder *b, uint64_t size, uint64_t stride);
+extern const double step_network_channels; // over the network, of those a collective holds inside
 struct step_copy {
     enum step_op op;
     enum step_stream stream;

@@ -26,7 +26,7 @@ struct candidate {
 
 struct outcome {
     uint64_t point;
-    bool fits;
+    bool simulated, fits;
     double score, step_s, peak_bytes, gpus;
 };
 
@@ -72,26 +72,35 @@ static int by_score(const void *x, const void *y) {
     return (a->point > b->point) - (a->point < b->point);
 }
 
-static uint64_t bound_all(struct search *s, struct arena *a) {
-    uint64_t n = s->points->point_count, bounded = 0;
+// No simulation of the point scores higher; -INFINITY where it can't win anything.
+static double best_score(const struct search *s, const struct sweep_bound *b, uint64_t point) {
+    const struct sweep_family *f = &s->points->families[sweep_family_of(s->points, point)];
+    if (!b->fits)
+        return -INFINITY;
+    return score_of(s, b->step_s, b->capacity_bytes - b->peak_bytes, (double)f->gpus);
+}
+
+// Every point but the duplicates; an exhaustive search takes their word for nothing else.
+static void bound_all(struct search *s, struct arena *a, struct sweep_result *r) {
+    uint64_t n = s->points->point_count, bounded = 0, duplicates = 0;
     s->candidates = arena_array(a, n, sizeof *s->candidates);
-#pragma omp parallel for schedule(static) reduction(+ : bounded) num_threads(s->threads)
+#pragma omp parallel for schedule(static) reduction(+ : bounded, duplicates) num_threads(s->threads)
     for (uint64_t i = 0; i < n; i++) {
         struct sweep_bound b;
         s->candidates[i] = (struct candidate){.point = i, .best = -INFINITY};
         if (!sweep_bound(s->bounds, i, &b))
             continue;
-        bounded++;
-        const struct sweep_family *f = &s->points->families[sweep_family_of(s->points, i)];
-        if (b.peak_bytes <= b.capacity_bytes)
-            s->candidates[i].best =
-                score_of(s, b.step_s, b.capacity_bytes - b.peak_bytes, (double)f->gpus);
+        duplicates += b.duplicate;
+        bounded += !b.duplicate;
+        if (!b.duplicate)
+            s->candidates[i].best = s->q->exhaustive ? 0 : best_score(s, &b, i);
     }
     for (uint64_t i = 0; i < n; i++)
         if (s->candidates[i].best > -INFINITY)
             s->candidates[s->candidate_count++] = s->candidates[i];
     qsort(s->candidates, s->candidate_count, sizeof *s->candidates, by_best);
-    return bounded;
+    r->bounded = bounded;
+    r->duplicates = duplicates;
 }
 
 static bool cluster_of(const struct search *s, uint64_t nodes, uint64_t gpus, struct cluster *c,
@@ -109,14 +118,17 @@ static bool evaluate(const struct search *s, uint64_t point, enum plan_time time
     if (!sweep_point_recipe(s->points, point, &f, &r))
         return false;
     *family = &s->points->families[f];
-    return cluster_of(s, (*family)->nodes, (*family)->gpus, &c, &ignored) &&
-           plan_evaluate(s->q->basis.model, &c, &r, time, a, p, &ignored) && !p->reason;
+    r.zero3 = sweep_bound_traffic(s->bounds, point);
+    bool ok = cluster_of(s, (*family)->nodes, (*family)->gpus, &c, &ignored) &&
+              plan_evaluate(s->q->basis.model, &c, &r, time, a, p, &ignored) && !p->reason;
+    p->recipe.zero3 = NULL; // gone before the plan is
+    return ok;
 }
 
 static void simulate(const struct search *s, uint64_t point, struct arena *a, struct outcome *out) {
     struct plan p;
     const struct sweep_family *f;
-    *out = (struct outcome){.point = point, .score = -INFINITY};
+    *out = (struct outcome){.point = point, .simulated = true, .score = -INFINITY};
     if (!evaluate(s, point, PLAN_TIME_IF_FITS, a, &p, &f) || !p.fits || !isfinite(p.time.step_s))
         return;
     out->fits = true;
@@ -138,36 +150,64 @@ static double limit_of(struct outcome *best, size_t *count, size_t top, const st
     return *count == top ? best[top - 1].score : -INFINITY;
 }
 
-// A candidate that is beaten in every aim by a simulated point is on no front.
-static bool dominated(const struct search *s, const struct candidate *c, const struct outcome *done,
-                      uint64_t count) {
-    struct sweep_bound b;
-    sweep_bound(s->bounds, c->point, &b);
-    double gpus = (double)s->points->families[sweep_family_of(s->points, c->point)].gpus;
-    for (uint64_t i = 0; i < count; i++)
-        if (done[i].fits && done[i].step_s < b.step_s && done[i].peak_bytes < b.peak_bytes &&
-            done[i].gpus <= gpus)
+struct state {
+    struct outcome *best, *front;
+    size_t best_count, front_count;
+    double limit;
+};
+
+// What is beaten in every aim by a simulated point is on no front.
+static bool dominated(const struct search *s, const struct state *t, const struct sweep_bound *b,
+                      uint64_t point) {
+    double gpus = (double)s->points->families[sweep_family_of(s->points, point)].gpus;
+    for (size_t i = 0; i < t->front_count; i++)
+        if (t->front[i].step_s < b->step_s && t->front[i].peak_bytes < b->peak_bytes &&
+            t->front[i].gpus <= gpus)
             return true;
     return false;
+}
+
+static bool may_win(const struct search *s, const struct state *t, const struct sweep_bound *b,
+                    uint64_t point) {
+    return b->fits &&
+           (best_score(s, b, point) >= t->limit || (s->q->pareto && !dominated(s, t, b, point)));
 }
 
 static bool stopped(const struct sweep_request *q) {
     return q->stop && q->stop();
 }
 
-static void run_block(struct search *s, const uint64_t *points, size_t count) {
+static struct arena *own_arena(const struct search *s) {
+#ifdef _OPENMP
+    struct arena *a = s->arenas[omp_get_thread_num()];
+#else
+    struct arena *a = s->arenas[0];
+#endif
+    arena_reset(a);
+    return a;
+}
+
+// A closer look at each, then the simulation of those that may still win.
+static size_t run_block(struct search *s, const struct state *t, const uint64_t *points,
+                        size_t count) {
     struct outcome *out = s->outcomes + s->simulated;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(s->threads)
     for (size_t i = 0; i < count; i++) {
-#ifdef _OPENMP
-        struct arena *a = s->arenas[omp_get_thread_num()];
-#else
-        struct arena *a = s->arenas[0];
-#endif
+        struct arena *a = own_arena(s);
+        struct sweep_bound b;
+        out[i].simulated = false;
+        if (!s->q->exhaustive &&
+            (!sweep_bound_close(s->bounds, points[i], a, &b) || !may_win(s, t, &b, points[i])))
+            continue;
         arena_reset(a);
         simulate(s, points[i], a, &out[i]);
     }
-    s->simulated += count;
+    size_t simulated = 0;
+    for (size_t i = 0; i < count; i++)
+        if (out[i].simulated)
+            out[simulated++] = out[i];
+    s->simulated += simulated;
+    return simulated;
 }
 
 // The front's members seen so far, so that `dominated` compares with few points.
@@ -191,22 +231,17 @@ static size_t keep_front(struct outcome *front, size_t count, const struct outco
     return count;
 }
 
-struct state {
-    struct outcome *best, *front;
-    size_t best_count, front_count;
-    double limit;
-};
-
 static bool worth(const struct search *s, const struct state *t, const struct candidate *c) {
+    struct sweep_bound b;
     if (s->q->exhaustive || c->best >= t->limit)
         return true;
-    return s->q->pareto && !dominated(s, c, t->front, t->front_count);
+    return s->q->pareto && sweep_bound(s->bounds, c->point, &b) && !dominated(s, t, &b, c->point);
 }
 
 static bool search_all(struct search *s, struct arena *a, struct state *t) {
     t->best = arena_array(a, s->q->top + BLOCK, sizeof *t->best);
     t->front = arena_array(a, s->candidate_count + 1, sizeof *t->front);
-    s->outcomes = arena_array(a, s->candidate_count + 1, sizeof *s->outcomes);
+    s->outcomes = arena_array(a, s->candidate_count + BLOCK, sizeof *s->outcomes);
     t->limit = -INFINITY;
     for (uint64_t next = 0; next < s->candidate_count;) {
         uint64_t points[BLOCK];
@@ -219,7 +254,7 @@ static bool search_all(struct search *s, struct arena *a, struct state *t) {
                 next = s->candidate_count; // sorted: nothing after it can win
         }
         const struct outcome *block = s->outcomes + s->simulated;
-        run_block(s, points, count);
+        count = run_block(s, t, points, count);
         t->limit = limit_of(t->best, &t->best_count, s->q->top, block, count);
         t->front_count = keep_front(t->front, t->front_count, block, count);
         if (s->q->progress)
@@ -280,7 +315,7 @@ bool sweep_run(const struct sweep_request *q, struct arena *a, struct sweep_resu
         return false;
     make_arenas(&s, a);
     r.points = points.point_count;
-    r.bounded = bound_all(&s, a);
+    bound_all(&s, a, &r);
     r.interrupted = !search_all(&s, a, &t);
     r.simulated = s.simulated;
     r.pruned = r.bounded - s.simulated;

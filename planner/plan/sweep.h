@@ -32,7 +32,10 @@ struct sweep_plan {
 
 struct sweep_result {
     struct sweep_space space;
-    uint64_t points, bounded, pruned, simulated, feasible; // feasible: simulated ones that fit
+    // Of `points`, those whose micro-batch divides the batch: `bounded`, and `duplicates` of
+    // earlier ones, limits without effect. bounded = pruned + simulated; feasible: simulated ones
+    // that fit.
+    uint64_t points, bounded, duplicates, pruned, simulated, feasible;
     bool interrupted;
     struct sweep_plan *plans;
     size_t plan_count;

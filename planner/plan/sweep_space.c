@@ -105,6 +105,7 @@ static bool add_family(const struct sweep_space *s, const struct sweep_basis *b,
     probe.global_batch = 0;
     if (!recipe_resolve(&probe, b->model, &sized, &ignored))
         return false;
+    f.replicas = probe.world;
     *out = f;
     return true;
 }
@@ -127,7 +128,7 @@ bool sweep_points_build(const struct sweep_space *s, const struct sweep_basis *b
         if (!add_family(s, b, base, &k, &f))
             continue;
         f.first_point = p.point_count;
-        f.sequences_per_gpu = b->global_batch % f.gpus == 0 ? b->global_batch / f.gpus : 0;
+        f.sequences_per_gpu = b->global_batch % f.replicas == 0 ? b->global_batch / f.replicas : 0;
         p.point_count += sweep_family_points(s, &f);
         p.families[p.family_count++] = f;
     }

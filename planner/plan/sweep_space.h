@@ -46,7 +46,7 @@ extern const struct sweep_offload sweep_offloads[SWEEP_OFFLOADS];
 struct sweep_family {
     struct recipe
         recipe; // resolved pieces of the family; micro-batch and recompute at their first value
-    uint64_t nodes, gpus;
+    uint64_t nodes, gpus, replicas;                  // replicas: data-parallel ranks
     uint64_t first_point;                            // number of its first point
     size_t reduce_count, prefetch_count, live_count; // inner ranges that matter for this strategy
     size_t precision_index;

@@ -71,6 +71,7 @@ cJSON *emit_sweep_json(const struct sweep_result *r, const struct emit_sweep_con
     json_add_u64(root, "points", r->points);
     cJSON *o = json_add_object(root, "evaluated");
     json_add_u64(o, "bounded", r->bounded);
+    json_add_u64(o, "duplicates", r->duplicates);
     json_add_u64(o, "pruned", r->pruned);
     json_add_u64(o, "simulated", r->simulated);
     json_add_u64(root, "pruned", r->pruned);
@@ -119,10 +120,11 @@ void emit_sweep_table(const struct sweep_result *r, const struct emit_sweep_cont
             b->model->name, b->cluster->name, b->global_batch, b->recipes[0].seq,
             sweep_objective_names[x->request->objective]);
     fprintf(out,
-            "%" PRIu64 " points in %.2f s: %" PRIu64 " bounded, %" PRIu64 " pruned, %" PRIu64
-            " simulated, %" PRIu64 " of them fit%s\n",
-            r->points, x->elapsed_s, r->bounded, r->pruned, r->simulated, r->feasible,
-            r->interrupted ? " (interrupted: the best so far)" : "");
+            "%" PRIu64 " points in %.2f s: %" PRIu64 " bounded (%" PRIu64
+            " more are the same as another), %" PRIu64 " pruned, %" PRIu64 " simulated, %" PRIu64
+            " of them fit%s\n",
+            r->points, x->elapsed_s, r->bounded, r->duplicates, r->pruned, r->simulated,
+            r->feasible, r->interrupted ? " (interrupted: the best so far)" : "");
     if (r->plan_count == 0)
         fputs("\nNothing fits. `shardplan advise` says what would.\n", out);
     else

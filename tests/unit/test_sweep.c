@@ -78,13 +78,18 @@ static void make_space(struct fixture *f, uint64_t i) {
                                     .global_batch = 64};
 }
 
-static void assert_same_plans(const struct sweep_result *x, const struct sweep_result *y) {
-    assert_int_equal(x->plan_count, y->plan_count);
-    for (size_t i = 0; i < x->plan_count; i++) {
-        assert_int_equal(x->plans[i].point, y->plans[i].point);
-        assert_memory_equal(&x->plans[i].plan.time.step_s, &y->plans[i].plan.time.step_s,
-                            sizeof(double));
+static void assert_same_list(const struct sweep_plan *x, size_t x_count, const struct sweep_plan *y,
+                             size_t y_count) {
+    assert_int_equal(x_count, y_count);
+    for (size_t i = 0; i < x_count; i++) {
+        assert_int_equal(x[i].point, y[i].point);
+        assert_memory_equal(&x[i].plan.time.step_s, &y[i].plan.time.step_s, sizeof(double));
     }
+}
+
+static void assert_same_plans(const struct sweep_result *x, const struct sweep_result *y) {
+    assert_same_list(x->plans, x->plan_count, y->plans, y->plan_count);
+    assert_same_list(x->pareto, x->pareto_count, y->pareto, y->pareto_count);
 }
 
 static void pruned_equals_exhaustive(void **state) {
@@ -96,6 +101,7 @@ static void pruned_equals_exhaustive(void **state) {
         struct err e = {0};
         make_space(&f, i);
         f.q.threads = 1;
+        f.q.pareto = i % 3 == 0;
         bool any = sweep_run(&f.q, f.a, &pruned, &e);
         if (any) {
             f.q.threads = 3;
