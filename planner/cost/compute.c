@@ -78,6 +78,7 @@ struct tally {
     const struct gpu *gpu;
     enum kernel_stack stack;
     double s, low_s, high_s;
+    double gemm_s, attention_s; // parts of s
 };
 
 static void tally_add(struct tally *t, double seconds, struct figure f) {
@@ -113,13 +114,17 @@ static double fp8_bytes(const struct gemm_shape *s) {
     return s->dtype == DTYPE_FP8 ? FP8_CAST_BYTES * (m * k + n * k) * (double)s->count : 0.0;
 }
 
+static void tally_gemm(struct tally *t, double seconds) {
+    tally_add(t, seconds, spread_of(t, KERNEL_GEMM_FRACTION));
+    t->gemm_s += seconds;
+}
+
 static double gemms_forward(const struct unit_ops *o, struct tally *t, struct unit_cost *u,
                             double share) {
     double flop = 0.0;
     for (size_t i = 0; i < o->gemm_count; i++) {
         const struct gemm_shape *s = &o->gemms[i];
-        tally_add(t, share * compute_gemm_s(t->gpu, t->stack, s),
-                  spread_of(t, KERNEL_GEMM_FRACTION));
+        tally_gemm(t, share * compute_gemm_s(t->gpu, t->stack, s));
         tally_memory(t, share * fp8_bytes(s), s->dtype == DTYPE_FP8 ? 2.0 * share : 0.0);
         flop += share * flop_of(s);
         if (share == 1.0) {
@@ -137,12 +142,11 @@ static double gemms_backward(const struct unit_ops *o, struct tally *t, struct u
         const struct gemm_shape *f = &o->gemms[i];
         const struct gemm_shape input = {f->m, f->k, f->n, f->count, f->dtype};
         const struct gemm_shape weight = {f->n, f->k, f->m, f->count, f->dtype};
-        const struct figure spread = spread_of(t, KERNEL_GEMM_FRACTION);
-        tally_add(t, compute_gemm_s(t->gpu, t->stack, &input) / ratio, spread);
+        tally_gemm(t, compute_gemm_s(t->gpu, t->stack, &input) / ratio);
         flop += flop_of(&input);
         add_shape(u, &input);
         if (o->weighted[i]) {
-            tally_add(t, compute_gemm_s(t->gpu, t->stack, &weight) / ratio, spread);
+            tally_gemm(t, compute_gemm_s(t->gpu, t->stack, &weight) / ratio);
             flop += flop_of(&weight);
             add_shape(u, &weight);
         }
@@ -172,8 +176,8 @@ static double attention_rate(const struct gpu *g, const struct recipe *r, enum d
     return peak_of(g, dtype) * fraction;
 }
 
-static void attention(const struct unit_ops *o, struct tally *t, const struct recipe *r,
-                      bool backward, double share) {
+static void attention_kernels(const struct unit_ops *o, struct tally *t, const struct recipe *r,
+                              bool backward, double share) {
     const enum dtype dtype = r->compute_dtype == DTYPE_FP8 ? DTYPE_BF16 : r->compute_dtype;
     if (o->attention_math_flop > 0) {
         const double times = share * (backward ? 2.0 : 1.0);
@@ -188,6 +192,13 @@ static void attention(const struct unit_ops *o, struct tally *t, const struct re
                                     : KERNEL_ATTENTION_FORWARD_FRACTION));
 }
 
+static void attention(const struct unit_ops *o, struct tally *t, const struct recipe *r,
+                      bool backward, double share) {
+    const double before_s = t->s;
+    attention_kernels(o, t, r, backward, share);
+    t->attention_s += t->s - before_s;
+}
+
 static bool is_wrapped(const struct recipe *r) {
     return r->framework == FRAMEWORK_FSDP1 || r->framework == FRAMEWORK_FSDP2 ||
            (recipe_is_deepspeed(r) && r->strategy >= STRATEGY_ZERO3);
@@ -199,6 +210,8 @@ static void finish(const struct cluster *c, const struct recipe *r, const struct
     u->duration_s = t->s;
     u->low_s = t->low_s;
     u->high_s = t->high_s;
+    u->gemm_s = t->gemm_s;
+    u->attention_s = t->attention_s;
     u->issue_s = (double)u->kernels * constant(&c->gpu, r->stack, KERNEL_ISSUE_S) + hooks;
 }
 

@@ -21,6 +21,7 @@ struct gemm_shape {
 // are tasks of their own (plan/step).
 struct unit_cost {
     double duration_s, low_s, high_s; // GPU time of the kernels, back to back
+    double gemm_s, attention_s;       // parts of duration_s; the rest is memory-bound kernels
     double issue_s;                   // host time to issue them, wrapper hooks included
     double flop;                      // executed, recompute included
     double model_flop;                // without recompute, causal attention (DESIGN mfu)

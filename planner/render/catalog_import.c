@@ -89,6 +89,9 @@ bool catalog_import(struct cli *cli, const struct import_request *q) {
     struct warnings w = {0};
     if (cli->rest.count < 2)
         return err_set(&cli->err, ERR_USAGE, "catalog import takes at least one FILE");
+    enum import_profile_kind profile = catalog_import_sniff(cli->rest.items[1]);
+    if (profile != IMPORT_PROFILE_NONE)
+        return catalog_import_profile(cli, q, profile);
     size_t count = cli->rest.count - 1;
     struct import_source *sources = arena_array(cli->arena, count, sizeof *sources);
     enum import_kind *kinds = arena_array(cli->arena, count, sizeof *kinds);

@@ -11,3 +11,9 @@ struct import_request {
 
 // Files are cli->rest from index 1 on. All must be of one sort; measurements are joined.
 bool catalog_import(struct cli *cli, const struct import_request *q);
+
+// PyTorch's own files, known by their first bytes.
+enum import_profile_kind { IMPORT_PROFILE_NONE, IMPORT_PROFILE_TRACE, IMPORT_PROFILE_SNAPSHOT };
+enum import_profile_kind catalog_import_sniff(const char *path);
+bool catalog_import_profile(struct cli *cli, const struct import_request *q,
+                            enum import_profile_kind kind);

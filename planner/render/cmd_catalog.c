@@ -13,7 +13,7 @@ static const char *const help[] = {
     "list [models|gpus|clusters]: names, and other names they answer to",
     "show [models|gpus|clusters] NAME: the file, with the source of every figure",
     "import FILE...: nccl-tests, nvidia-smi topo, NCCL XML, nvbandwidth, fio, "
-    "p2pBandwidthLatencyTest, gdsio",
+    "p2pBandwidthLatencyTest, gdsio, PyTorch profiler trace, PyTorch memory snapshot (JSON)",
     NULL,
 };
 static const struct opt import_options[] = {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "render/cmd.h"
 
+#include "judge/compare.h"
 #include "judge/jitter.h"
 #include "plan/step.h"
 #include "render/emit_simulate.h"
@@ -9,7 +10,7 @@
 
 struct simulate_options {
     struct model_request request;
-    const char *trace, *graph;
+    const char *trace, *graph, *compare_trace, *compare_memory;
     double jitter, straggler_rate, straggler_slowdown;
     uint64_t seed, draws;
     bool jitter_given, stragglers_given;
@@ -29,6 +30,20 @@ static const struct opt own_options[] = {
      .offset = AT(graph),
      .argument = "FILE",
      .help = "write the step's tasks as shardplan.graph/1, for bench and rehearse",
+     .group = "Simulate",
+     .given_offset = SIZE_MAX},
+    {.name = "compare-trace",
+     .type = OPT_STRING,
+     .offset = AT(compare_trace),
+     .argument = "FILE",
+     .help = "a PyTorch profiler trace of this step (Kineto JSON): predicted beside measured",
+     .group = "Simulate",
+     .given_offset = SIZE_MAX},
+    {.name = "compare-memory",
+     .type = OPT_STRING,
+     .offset = AT(compare_memory),
+     .argument = "FILE",
+     .help = "a PyTorch memory snapshot of this step (JSON): peak by class beside the predicted",
      .group = "Simulate",
      .given_offset = SIZE_MAX},
     {.name = "jitter",
@@ -98,7 +113,9 @@ static const struct opt_command simulate_command_options = {
     .examples = examples,
     .notes =
         "One strategy is simulated: fsdp2 unless --strategy or --config names another. All ranks "
-        "are alike, so one rank's step stands for all of them.",
+        "are alike, so one rank's step stands for all of them. --compare-trace takes what "
+        "torch.profiler's export_chrome_trace wrote with CPU and CUDA activities and prof.step() "
+        "after every step; --compare-memory what torch.cuda.memory._snapshot() returned, as JSON.",
 };
 
 // The one recipe asked for, resolved.
@@ -156,6 +173,38 @@ static bool write_files(struct cli *cli, const struct simulate_options *o,
     return true;
 }
 
+static bool compare_trace(struct cli *cli, const struct simulate_options *o,
+                          const struct step_request *q, struct warnings *w,
+                          struct emit_simulation *s) {
+    if (o->compare_trace == NULL)
+        return true;
+    struct profile *p = arena_alloc(cli->arena, sizeof *p);
+    struct comparison *c = arena_alloc(cli->arena, sizeof *c);
+    if (!profile_read(o->compare_trace, cli->arena, w, p, &cli->err) ||
+        !compare_profile(q, s->time, s->timeline, p, cli->arena, c, &cli->err))
+        return false;
+    s->profile = p;
+    s->profile_rows = c;
+    return true;
+}
+
+static bool compare_memory(struct cli *cli, const struct simulate_options *o,
+                           const struct step_request *q, struct warnings *w,
+                           struct emit_simulation *s) {
+    if (o->compare_memory == NULL)
+        return true;
+    struct snapshot *p = arena_alloc(cli->arena, sizeof *p);
+    struct comparison *c = arena_alloc(cli->arena, sizeof *c);
+    struct memory m;
+    if (!snapshot_read(o->compare_memory, cli->arena, w, p, &cli->err) ||
+        !memory_estimate(q->model, q->cluster, q->recipe, &m, &cli->err))
+        return false;
+    compare_snapshot(&m, p, cli->arena, c);
+    s->snapshot = p;
+    s->snapshot_rows = c;
+    return true;
+}
+
 static int run(struct cli *cli, int argc, char **argv) {
     struct simulate_options o = {0};
     struct recipe_list list = {0};
@@ -166,13 +215,14 @@ static int run(struct cli *cli, int argc, char **argv) {
         return cli->status;
     if (!cli_expect(cli, &simulate_command_options, 2) || !one_recipe(cli, &o, &s, &list))
         return cli_fail(cli);
-    if (!o.request.output.quiet)
-        cli_warn(cli, &list.warnings);
     struct step_request q = {
         .model = s.model, .cluster = s.cluster, .recipe = s.recipe, .want_timeline = true};
     if (!step_simulate(&q, cli->arena, &time, &timeline, &cli->err) ||
-        !draw_jitter(cli, &o, &q, &s) || !write_files(cli, &o, &q, &s))
+        !draw_jitter(cli, &o, &q, &s) || !compare_trace(cli, &o, &q, &list.warnings, &s) ||
+        !compare_memory(cli, &o, &q, &list.warnings, &s) || !write_files(cli, &o, &q, &s))
         return cli_fail(cli);
+    if (!o.request.output.quiet)
+        cli_warn(cli, &list.warnings);
     if (cli_prints_table(&o.request.output))
         emit_simulate_table(&s, cli->arena, stdout);
     if (!cli_result(cli, &o.request.output, emit_simulate_json(&s, cli->arena)))

@@ -3,6 +3,7 @@
 
 #include "base/units.h"
 #include "render/emit_plan.h"
+#include "render/emit_profile.h"
 
 #include <math.h>
 #include <string.h>
@@ -112,6 +113,19 @@ static void add_jitter(cJSON *root, const struct emit_simulation *s) {
     json_add_double(o, "straggler_share", s->jittered->straggler_share);
 }
 
+static void add_measured(cJSON *root, const struct emit_simulation *s) {
+    if (s->profile) {
+        cJSON *o = json_add_object(root, "profile");
+        emit_profile_fill(o, s->profile);
+        emit_comparison(o, s->profile_rows);
+    }
+    if (s->snapshot) {
+        cJSON *o = json_add_object(root, "snapshot");
+        emit_snapshot_fill(o, s->snapshot);
+        emit_comparison(o, s->snapshot_rows);
+    }
+}
+
 cJSON *emit_simulate_json(const struct emit_simulation *s, struct arena *a) {
     cJSON *root = cJSON_CreateObject();
     json_add_string(root, "schema", "shardplan.simulate/1");
@@ -124,6 +138,7 @@ cJSON *emit_simulate_json(const struct emit_simulation *s, struct arena *a) {
     add_waits(root, s, a);
     add_timeline(root, s->timeline, a);
     add_jitter(root, s);
+    add_measured(root, s);
     return root;
 }
 
@@ -252,4 +267,14 @@ void emit_simulate_table(const struct emit_simulation *s, struct arena *a, FILE 
     print_waits(s, a, out);
     print_gantt(s->timeline, a, out);
     print_jitter(s, out);
+    if (s->profile) {
+        fprintf(out, "\nMeasured: %s\n", s->profile->name);
+        emit_profile_table(s->profile, out);
+        emit_comparison_table(s->profile_rows, out);
+    }
+    if (s->snapshot) {
+        fprintf(out, "\nMeasured: %s\n", s->snapshot->name);
+        emit_snapshot_table(s->snapshot, out);
+        emit_comparison_table(s->snapshot_rows, out);
+    }
 }

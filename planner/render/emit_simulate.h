@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/json.h"
+#include "judge/compare.h"
 #include "judge/jitter.h"
 #include "plan/step.h"
 
@@ -23,6 +24,10 @@ struct emit_simulation {
     const struct step_timeline *timeline;
     const struct jitter_request *jitter; // NULL = not asked
     const struct jitter_result *jittered;
+    const struct profile *profile; // NULL = no trace to compare with
+    const struct comparison *profile_rows;
+    const struct snapshot *snapshot; // NULL = no snapshot to compare with
+    const struct comparison *snapshot_rows;
     const char *command;
 };
 

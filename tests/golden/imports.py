@@ -174,6 +174,66 @@ class Others(unittest.TestCase):
         self.assertEqual(r["algbw_bytes_per_s"], 6710886400)
         self.assertIn("error", done.stderr)
 
+    def test_profiler_trace(self):
+        result, done = sample("kineto_2steps.json")
+        self.assertEqual(result["schema"], "shardplan.profile/1")
+        self.assertEqual([s["number"] for s in result["steps"]], [10, 11])
+        self.assertAlmostEqual(result["exposed_comm_s"], 150e-6)
+        self.assertEqual({c["class"]: c["kernels"] for c in result["classes"]}["all_gather"], 1)
+        self.assertIn("2 of 16 kernels", done.stderr)
+
+    def test_memory_snapshot(self):
+        result, _ = sample("memory_snapshot.json")
+        self.assertEqual(result["schema"], "shardplan.snapshot/1")
+        self.assertEqual(result["allocated_peak_bytes"], 49 * 2**20)
+        self.assertEqual(sum(c["at_peak_bytes"] for c in result["classes"]), 49 * 2**20)
+
+    def test_pickled_snapshot_is_refused_with_a_command_that_works(self):
+        import pickle
+        with open(os.path.join(FOLDER, "memory_snapshot.json"), encoding="utf-8") as f:
+            content = json.load(f)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "snap.pickle")
+            with open(path, "wb") as f:
+                pickle.dump(content, f)
+            result, done = load(path)
+            self.assertEqual((result, done.returncode), (None, 3))
+            command = done.stderr[done.stderr.index("python3 -c"):].strip()
+            subprocess.run(command, shell=True, check=True, timeout=60)
+            self.assertEqual(load(path + ".json")[0]["allocated_peak_bytes"], 49 * 2**20)
+
+    def test_packed_and_cut_profiles(self):
+        import gzip
+        with open(os.path.join(FOLDER, "kineto_2steps.json"), "rb") as f:
+            text = f.read()
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "t")
+            for content, words in ((gzip.compress(text), "gunzip -k"), (text[:-200], "cut off")):
+                with open(path, "wb") as f:
+                    f.write(content)
+                result, done = load(path)
+                self.assertEqual((result, done.returncode), (None, 3))
+                self.assertIn(words, done.stderr)
+
+    def test_simulate_compares(self):
+        done = subprocess.run([PROGRAM, "simulate", "llama-3.2-1b", "dgx-h100", "--strategy", "fsdp2", "--json", "-",
+                               "--compare-trace", os.path.join(FOLDER, "kineto_2steps.json"),
+                               "--compare-memory", os.path.join(FOLDER, "memory_snapshot.json")],
+                              capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        result = json.loads(done.stdout)
+        rows = {r["name"]: r for r in result["profile"]["comparison"]}
+        self.assertAlmostEqual(rows["step"]["measured"], 1e-3)
+        self.assertAlmostEqual(rows["step"]["predicted"], result["time"]["step_s"], 12)
+        self.assertAlmostEqual(rows["GPU kernels"]["predicted"], result["time"]["compute_s"], 12)
+        kernels = sum(rows[n]["predicted"] for n in ("matmuls", "attention", "norms, loss, elementwise"))
+        self.assertLess(abs(kernels / result["time"]["compute_s"] - 1), 0.2)
+        self.assertAlmostEqual(rows["all_gather payload"]["measured"], 2048)
+        self.assertAlmostEqual(rows["step"]["ratio"], 1e-3 / result["time"]["step_s"], 6)
+        rows = {r["name"]: r for r in result["snapshot"]["comparison"]}
+        self.assertEqual(rows["allocated peak"]["measured"], 49 * 2**20)
+        self.assertIsNone(rows["not attributed"]["predicted"])
+
     def test_refused_with_a_reason(self):
         for text in ("", "hello\n", "{\"jobs\": 3}", "# nothing but comments float\n"):
             with tempfile.NamedTemporaryFile("w", suffix=".log") as f:
