@@ -22,6 +22,18 @@ static bool add_point(struct run *r, struct point_list *list, const char *const 
     return true;
 }
 
+// Plain reads and writes once more, with GPU memory at the other end; a build with CUDA says why
+// not.
+static bool run_to_gpu(struct run *r, const struct point_list *all, struct err *e) {
+    const struct backend *b = backend_find("cufile");
+    struct point_list list = {0};
+    for (size_t i = 0; i < all->count; i++)
+        if (strcmp(all->items[i].direction, "read") == 0 ||
+            strcmp(all->items[i].direction, "write") == 0)
+            run_add_point(r, &list, &all->items[i]);
+    return b == NULL || list.count == 0 || run_points_or_waive(r, b, &list, e);
+}
+
 bool command_nvme(struct run *r, const struct opt_texts *rest, struct err *e) {
     static const char *const known[] = {"read", "write", "mixed", "swap", "swap_pipelined"};
     const struct options *o = r->options;
@@ -41,5 +53,5 @@ bool command_nvme(struct run *r, const struct opt_texts *rest, struct err *e) {
                         return false;
                 }
     }
-    return run_points(r, backend_find("nvme"), &list, e);
+    return run_points(r, backend_find("nvme"), &list, e) && run_to_gpu(r, &list, e);
 }

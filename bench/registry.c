@@ -11,15 +11,16 @@
 
 #if BENCH_HAVE_CUDA
 #include "bench/backend_cuda.h"
+#include "bench/backend_cufile.h"
 #endif
 #if BENCH_HAVE_MPI
 #include "bench/backend_mpi.h"
 #endif
 
 const struct backend *const backend_registry[] = {
-    &backend_null, &backend_host, &backend_adam, &backend_nvme,
+    &backend_null, &backend_host,   &backend_adam, &backend_nvme,
 #if BENCH_HAVE_CUDA
-    &backend_cuda,
+    &backend_cuda, &backend_cufile,
 #endif
 #if BENCH_HAVE_MPI
     &backend_mpi,

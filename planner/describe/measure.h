@@ -38,12 +38,13 @@ struct measure_build {
 // and text NULL when they do not apply.
 struct measure_result {
     const char *kind;      // a collective's name ("all_gather", ...), or "copy", "nvme", "adam",
-                           // "gemm", "memory", "quantize", "task"; required
+                           // "gemm", "memory", "cast", "quantize", "dequantize", "fill",
+                           // "verify", "task"; required
     const char *backend;   // "mpi", "nccl", "cuda", "host", "io_uring", "adam", ...; required
     const char *algorithm; // "library", "ring"; adam: "avx2"; nvme: "swap_pipelined"
     const char *protocol;  // NCCL protocol, "pread", ...
     const char *scope;     // "intra_node" or "inter_node"
-    const char *group;     // ranks that took part, "0,1" for a pair; NULL = all
+    const char *group;     // ranks that took part, "0,1" for a pair, "gpu 3"; NULL = all
     const char *dtype;
     const char *direction; // "read", "write", "mixed", "h2d", "d2h", "d2d", "p2p", "bidirectional"
     const char *software;  // library and version

@@ -117,6 +117,35 @@ def no_peers(_):
     assert all(r["note"] == "no peer access: through host memory" for r in rows)
 
 
+def storage(folder, status, **settings):
+    """`nvme` with GPU memory at the other end; the folder must be empty afterwards."""
+    env = dict(os.environ, ASAN_OPTIONS="detect_leaks=0")
+    env.update({"FAKEGPU_" + k.upper(): str(v) for k, v in settings.items() if k != "path"})
+    if "path" in settings:
+        env["LD_LIBRARY_PATH"] = settings["path"]
+    done = subprocess.run([FAKE, "nvme", "--folder", folder, "--max-bytes", "32MiB", "--pattern", "read,write",
+                           "--block", "64KiB", "--depth", "4", "--json", "-"] + SHORT[:-2], env=env, text=True,
+                          capture_output=True, timeout=60)
+    assert done.returncode == status, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert os.listdir(folder) == []
+    return json.loads(done.stdout)["results"], done.stderr
+
+
+def cufile(folder):
+    path = os.path.dirname(FAKE)
+    rows, _ = storage(folder, 0, path=path)
+    direct = only(rows, backend="cufile")
+    assert [r["direction"] for r in direct] == ["read", "write"]
+    assert all(r["errors"] == 0 and r["protocol"] == "gds" for r in direct)
+    for settings, why in (({}, "cufile waived: GPUDirect Storage: libcufile.so.0"),
+                          ({"devices": 0}, "cufile waived: no usable GPU"),
+                          ({"path": path, "cufile": "closed"}, "cuFileDriverOpen: cuFile error 5001"),
+                          ({"path": path, "cufile": "eio"}, "Input/output error")):
+        rows, said = storage(folder, 0, **settings)
+        assert why in said, said
+        assert len(rows) == 2 and all(r["backend"] == "nvme" for r in rows)
+
+
 def usage(_):
     run(["--kernel", "sort"], 2)
     run(["--direction", "sideways", "--kernel", "none"], 2)

@@ -70,7 +70,7 @@ static cudaError_t allocate(void **out, size_t bytes, int device) {
     cuda_lock();
     if (device < 0 || cuda_state.used_bytes[device] + room <= cuda_state.memory_bytes) {
         void *at = NULL;
-        if (posix_memalign(&at, 256, room) == 0) {
+        if (posix_memalign(&at, room < 4096 ? 256 : 4096, room) == 0) {
             memset(at, 0xA5, room < 4096 ? room : 4096); // nobody may count on zeros
             error = add(at, room, device);
             *out = at;
