@@ -47,6 +47,53 @@ static void remove_outputs(const struct plot *p, const struct place *at) {
         unlink(path_of(at, p, suffixes[i]));
 }
 
+// ---- plots of an earlier run in the same folder -------------------------------------------------
+
+// Names that this program wrote, one a line: nothing else in the folder is its to remove.
+#define MANIFEST ".shardreport"
+
+static bool is_name(const char *name) {
+    return *name && name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-")] == '\0';
+}
+
+static bool is_drawn(const struct plot_set *s, const char *name) {
+    for (size_t i = 0; i < s->count; i++)
+        if (strcmp(s->plots[i]->name, name) == 0)
+            return true;
+    return false;
+}
+
+static void remove_stale(const struct plot_set *s, const struct place *at) {
+    static const char *const inputs[] = {".gp", ".dat"};
+    char *line = NULL;
+    size_t size = 0;
+    FILE *f = fopen(arena_printf(at->arena, "%s/" MANIFEST, at->dir), "r");
+    if (!f)
+        return;
+    while (getline(&line, &size, f) > 0) {
+        line[strcspn(line, "\n")] = '\0';
+        if (!is_name(line) || is_drawn(s, line))
+            continue;
+        const struct plot old = {.name = line};
+        remove_outputs(&old, at);
+        for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+            unlink(path_of(at, &old, inputs[i]));
+    }
+    free(line);
+    fclose(f);
+}
+
+static bool write_manifest(const struct plot_set *s, const struct place *at, struct err *e) {
+    char *names = arena_strdup(at->arena, "");
+    for (size_t i = 0; i < s->count; i++)
+        if (!s->plots[i]->trouble)
+            names = arena_printf(at->arena, "%s%s\n", names, s->plots[i]->name);
+    return json_write_text_file(arena_printf(at->arena, "%s/" MANIFEST, at->dir), names,
+                                strlen(names), e);
+}
+
+// ---- running gnuplot ----------------------------------------------------------------------------
+
 static bool start(struct job *j, const struct place *at, const char *program) {
     posix_spawn_file_actions_t actions;
     char *script = arena_printf(at->arena, "%s.gp", j->plot->name);
@@ -134,9 +181,13 @@ static struct job *free_slot(struct job *jobs, const struct place *at) {
 bool gnuplot_draw(struct plot_set *s, const char *dir, const char *program, struct err *e) {
     struct job jobs[AT_ONCE] = {0};
     const struct place at = {arena_printf(s->arena, "%s/plots", dir), s->arena};
+    for (size_t i = 0; i < s->count; i++)
+        plot_close(s->plots[i]);
+    remove_stale(s, &at);
+    if (!write_manifest(s, &at, e))
+        return false;
     for (size_t i = 0; i < s->count; i++) {
         struct plot *p = s->plots[i];
-        plot_close(p);
         if (p->trouble)
             continue;
         if (!write_inputs(p, &at, e))

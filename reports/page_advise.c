@@ -270,6 +270,7 @@ void page_advise_body(struct page *p, struct view root) {
         page_heading(p, "The plans as asked");
         plans_memory_figure(p, &s);
         plans_table(p, &s, "Plans as asked");
+        plans_nearest(p, &s);
     }
     show_rest(&p->html, root, handled);
 }

@@ -293,7 +293,7 @@ static void input_rows(struct page *p, struct view inputs) {
     }
 }
 
-static void provenance(struct page *p, struct view root) {
+static void provenance(struct page *p, struct view root, const struct plans *s) {
     struct html *h = &p->html;
     struct view inputs = view_find(root, "inputs");
     struct view matter = view_find(root, "assumed_that_matter");
@@ -306,6 +306,7 @@ static void provenance(struct page *p, struct view root) {
                                        columns, 3, 12, 0});
     else
         html_raw(h, "<p class=note>The file names no assumed figure that matters.</p>\n");
+    plans_nearest(p, s);
     if (view_count(inputs) == 0) {
         html_raw(h, "<p class=missing>The file does not list its inputs.</p>\n");
         return;
@@ -369,6 +370,6 @@ void page_plan_body(struct page *p, struct view root) {
         html_raw(&p->html, "</details>\n");
     }
     plan_details(p, &s);
-    provenance(p, root);
+    provenance(p, root, &s);
     show_rest(&p->html, root, handled);
 }

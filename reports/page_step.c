@@ -248,9 +248,10 @@ static void memory_over_time(struct page *p, struct view root) {
 }
 
 void page_step_body(struct page *p, struct view root) {
-    static const char *const handled[] = {
-        "schema",   "command",          "model",   "cluster", "strategy", "waits", "tasks",
-        "bound_by", "memory_over_time", "streams", "phases",  "time",     NULL};
+    static const char *const handled[] = {"schema",           "command", "model",  "cluster",
+                                          "strategy",         "waits",   "tasks",  "bound_by",
+                                          "memory_over_time", "streams", "phases", "time",
+                                          "nearest_measured", NULL};
     static const struct show_column streams[] = {
         {"name", "Stream"}, {"busy_s", "Busy"}, {"exposed_s", "Exposed: others wait for it"}};
     static const struct show_column phases[] = {
@@ -265,5 +266,8 @@ void page_step_body(struct page *p, struct view root) {
         show_rows(&p->html, view_find(root, "phases"),
                   &(struct show_table){"Phases", phases, 3, 40, 0});
     show_any(&p->html, view_find(root, "time"), "Time");
+    if (view_is_object(view_find(root, "nearest_measured")))
+        show_any(&p->html, view_find(root, "nearest_measured"),
+                 "The measured run nearest to this step, and how far off it is predicted");
     show_rest(&p->html, root, handled);
 }

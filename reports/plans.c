@@ -257,3 +257,50 @@ void plans_table(struct page *p, const struct plans *s, const char *caption) {
     table_part(p, s, "The other plans", open, s->count);
     html_raw(&p->html, "</details>\n");
 }
+
+static void nearest_row(struct page *p, const struct plans *s, size_t i) {
+    struct html *h = &p->html;
+    struct view n = view_find(s->items[i], "nearest_measured");
+    html_raw(h, "<tr><th scope=row>");
+    html_user(h, s->labels[i]);
+    html_raw(h, "</th><td>");
+    show_value(h, n, "id");
+    html_raw(h, "</td><td>");
+    html_user(h, view_string(n, "differs") ? view_string(n, "differs") : "nothing that counts");
+    html_raw(h, "</td><td>");
+    show_value(h, n, "measured_s");
+    html_raw(h, "</td><td>");
+    show_value(h, n, "predicted_s");
+    html_raw(h, "</td><td>");
+    show_value_as(h, n, "error", "fraction");
+    html_raw(h, "</td><td>");
+    show_value_as(h, n, "group_error", "fraction");
+    html_raw(h, " of ");
+    show_value(h, n, "group_n");
+    html_raw(h, view_number(n, "group_n") < 5 ? " (few: no claim)" : "");
+    html_raw(h, "</td><td>");
+    show_value(h, n, "source");
+    html_raw(h, "</td></tr>\n");
+}
+
+void plans_nearest(struct page *p, const struct plans *s) {
+    size_t n = 0;
+    for (size_t i = 0; i < s->count; i++)
+        n += view_is_object(view_find(s->items[i], "nearest_measured"));
+    if (n == 0) {
+        html_raw(&p->html, "<p class=note>The file names no measured run near these plans.</p>\n");
+        return;
+    }
+    show_table_open(&p->html, "The measured run nearest to each plan, and how far off it is "
+                              "predicted");
+    html_raw(&p->html,
+             "<thead><tr><th scope=col>Plan<th scope=col>Nearest measured run<th scope=col>It "
+             "differs by<th scope=col>Measured step<th scope=col>Predicted<th scope=col>Error<th "
+             "scope=col>Mean error of its GPU and strategy<th scope=col>Source</tr></thead>"
+             "<tbody>\n");
+    for (size_t i = 0; i < s->count; i++)
+        if (view_is_object(view_find(s->items[i], "nearest_measured")))
+            nearest_row(p, s, i);
+    html_raw(&p->html, "</tbody>");
+    show_table_close(&p->html);
+}

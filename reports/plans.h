@@ -32,3 +32,5 @@ void plans_memory_figure(struct page *p, const struct plans *s);
 void plans_phases_figure(struct page *p, const struct plans *s, size_t index);
 void plans_volume_figure(struct page *p, const struct plans *s);
 void plans_time_figure(struct page *p, const struct plans *s);
+// The measured run nearest to each plan and its error; a note when no plan names one.
+void plans_nearest(struct page *p, const struct plans *s);

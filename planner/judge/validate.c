@@ -5,7 +5,7 @@
 #include "base/units.h"
 #include "judge/validate_map.h"
 #include "judge/validate_stats.h"
-#include "plan/step.h"
+#include "plan/plan.h"
 
 #include <math.h>
 #include <string.h>
@@ -18,6 +18,7 @@ struct prediction {
     struct step_time step;
     struct memory bytes;
     const char *time_reason, *memory_reason;
+    struct measured_key run;
 };
 
 static void predict(const struct run_row *row, struct arena *a, struct prediction *p) {
@@ -28,6 +29,7 @@ static void predict(const struct run_row *row, struct arena *a, struct predictio
         p->time_reason = p->memory_reason = arena_printf(a, "not predicted: %s", e.text);
         return;
     }
+    p->run = plan_measured_key(&s.model, &s.cluster, &s.recipe);
     p->memory = memory_estimate(&s.model, &s.cluster, &s.recipe, &p->bytes, &e);
     if (!p->memory) {
         p->memory_reason = arena_printf(a, "not predicted: %s", e.text);
@@ -94,6 +96,7 @@ static void add_row(const struct run_row *row, struct validate_result *out, stru
         p = (struct prediction){0};
     }
     struct validate_point t = point_of(row, METRIC_STEP_TIME, a);
+    t.run = p.run;
     t.measured = row->score.step_s;
     if (p.time) {
         t.predicted = p.step.step_s;
@@ -104,6 +107,7 @@ static void add_row(const struct run_row *row, struct validate_result *out, stru
     settle(&t, row->score.time_scored, row->score.time_reason, p.time_reason);
     out->points[out->point_count++] = t;
     struct validate_point m = point_of(row, METRIC_MEMORY, a);
+    m.run = p.run;
     m.measured = row->score.memory_gib * (double)UNITS_GIB;
     if (p.memory) {
         m.predicted = predicted_memory(&p.bytes, row->score.memory_reading, &m.low, &m.high);

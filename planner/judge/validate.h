@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "cost/memory.h"
+#include "describe/measured.h"
 #include "judge/validate_row.h"
 
 enum validate_metric { METRIC_STEP_TIME, METRIC_MEMORY, METRIC_BUSBW, METRIC_COUNT };
@@ -21,7 +22,8 @@ struct validate_point {
     double measured, predicted, low, high, ape;
     double exposed_fraction; // of the predicted step: communication and offload
     bool scored;
-    const char *reason; // why not scored or not predicted
+    const char *reason;      // why not scored or not predicted
+    struct measured_key run; // what ran, in the planner's own words; gpu NULL = no words for it
 };
 
 struct validate_score {

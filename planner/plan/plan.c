@@ -199,3 +199,18 @@ bool plan_all(const struct plan_request *q, struct arena *a, struct plan_set *ou
     *out = s;
     return true;
 }
+
+struct measured_key plan_measured_key(const struct model *m, const struct cluster *c,
+                                      const struct recipe *r) {
+    return (struct measured_key){
+        .gpu = c->gpu.id,
+        .sm = c->gpu.sm ? c->gpu.sm : "unknown",
+        .framework = framework_names[r->framework],
+        .strategy = strategy_names[r->strategy],
+        .parameters = (double)m->parameters,
+        .tokens_per_gpu =
+            (double)(r->micro_batch * r->grad_accum * r->seq) / (double)(r->tp * r->cp * r->pp),
+        .gpus = c->gpus,
+        .fp8 = r->compute_dtype == DTYPE_FP8,
+        .offload = r->offload_optimizer != OFFLOAD_NONE || r->offload_param != OFFLOAD_NONE};
+}

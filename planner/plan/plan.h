@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "cost/memory.h"
 #include "cost/volume.h"
+#include "describe/measured.h"
 #include "plan/step.h"
 
 #include <stdbool.h>
@@ -62,6 +63,7 @@ struct plan_set {
     struct assumption assumptions[8];
     size_t assumption_count;
     struct recommendation recommendation;
+    const struct measured_table *measured; // set by the caller; NULL = results name no nearest run
 };
 
 extern const char *const proof_names[PROOF_COUNT];
@@ -87,6 +89,10 @@ struct plan_request {
 
 // Evaluate every recipe, add offload variants as asked, recommend, collect inputs and assumptions.
 bool plan_all(const struct plan_request *q, struct arena *a, struct plan_set *out, struct err *e);
+
+// What measured runs are compared by; docs/method.md §nearest. The recipe is resolved.
+struct measured_key plan_measured_key(const struct model *m, const struct cluster *c,
+                                      const struct recipe *r);
 
 // "zero3 + optimizer nvme + params cpu": how people name a plan.
 char *plan_title(const struct plan *p, struct arena *a);

@@ -120,3 +120,15 @@ bool cli_result(struct cli *cli, const struct output_request *o, cJSON *root) {
     cJSON_Delete(root);
     return ok;
 }
+
+bool cli_measured(struct cli *cli, const struct output_request *o,
+                  const struct measured_table **out) {
+    struct measured_table *t = arena_alloc(cli->arena, sizeof *t);
+    *out = NULL;
+    if (o->json == NULL && o->report == NULL)
+        return true;
+    if (!measured_load(cli->arena, t, &cli->err))
+        return false;
+    *out = t;
+    return true;
+}

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/opt.h"
 #include "describe/cluster.h"
+#include "describe/measured.h"
 #include "describe/model.h"
 #include "describe/recipe_options.h"
 
@@ -63,6 +64,10 @@ void cli_warn(const struct cli *cli, const struct warnings *w);
 int cli_fail(const struct cli *cli);
 // Write the JSON where asked and run the report where asked. Frees root. False = cli->err is set.
 bool cli_result(struct cli *cli, const struct output_request *o, cJSON *root);
+// The measured runs that results name the nearest of; NULL where no JSON and no report is asked
+// for.
+bool cli_measured(struct cli *cli, const struct output_request *o,
+                  const struct measured_table **out);
 // True when the human table goes to stdout (--json - takes stdout for itself).
 bool cli_prints_table(const struct output_request *o);
 

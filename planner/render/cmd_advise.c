@@ -53,7 +53,7 @@ static int run(struct cli *cli, int argc, char **argv) {
     if (!cli_parse(cli, &advise_command_options, argc, argv, &o))
         return cli->status;
     if (!cli_expect(cli, &advise_command_options, 2) || !prepare(cli, &o, &q, &list) ||
-        !advise(&q, cli->arena, v, &cli->err))
+        !advise(&q, cli->arena, v, &cli->err) || !cli_measured(cli, &o.output, &v->plans.measured))
         return cli_fail(cli);
     if (!o.output.quiet)
         cli_warn(cli, &list.warnings);

@@ -71,7 +71,8 @@ static int run(struct cli *cli, int argc, char **argv) {
     struct recipe_list list = {0};
     if (!cli_parse(cli, &plan_command_options, argc, argv, &o))
         return cli->status;
-    if (!cli_expect(cli, &plan_command_options, 2) || !evaluate(cli, &o, &s, &list))
+    if (!cli_expect(cli, &plan_command_options, 2) || !evaluate(cli, &o, &s, &list) ||
+        !cli_measured(cli, &o.request.output, &s.measured))
         return cli_fail(cli);
     if (!o.request.output.quiet)
         cli_warn(cli, &list.warnings);

@@ -219,7 +219,8 @@ static int run(struct cli *cli, int argc, char **argv) {
         .model = s.model, .cluster = s.cluster, .recipe = s.recipe, .want_timeline = true};
     if (!step_simulate(&q, cli->arena, &time, &timeline, &cli->err) ||
         !draw_jitter(cli, &o, &q, &s) || !compare_trace(cli, &o, &q, &list.warnings, &s) ||
-        !compare_memory(cli, &o, &q, &list.warnings, &s) || !write_files(cli, &o, &q, &s))
+        !compare_memory(cli, &o, &q, &list.warnings, &s) ||
+        !cli_measured(cli, &o.request.output, &s.measured) || !write_files(cli, &o, &q, &s))
         return cli_fail(cli);
     if (!o.request.output.quiet)
         cli_warn(cli, &list.warnings);

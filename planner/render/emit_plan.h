@@ -18,4 +18,8 @@ void emit_time(cJSON *parent, const char *key, const struct step_time *t);
 void emit_recipe(cJSON *parent, const char *key, const struct recipe *r);
 void emit_model_cluster(cJSON *root, const struct model *m, const struct cluster *c,
                         const struct recipe *r);
+// "nearest_measured": the run of the table that is most like this one, and how far off it was
+// predicted; null without a table.
+void emit_nearest(cJSON *o, const struct measured_table *t, const struct measured_key *k,
+                  struct arena *a);
 void emit_recommendation(cJSON *root, const struct recommendation *r);

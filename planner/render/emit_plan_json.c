@@ -166,7 +166,6 @@ void emit_recommendation(cJSON *root, const struct recommendation *r) {
 
 void emit_plan_entry(cJSON *plans, const struct plan *p, const struct plan_set *s,
                      struct arena *a) {
-    (void)s;
     cJSON *o = json_append_object(plans);
     json_add_string(o, "title", plan_title(p, a));
     json_add_string(o, "strategy", strategy_names[p->recipe.strategy]);
@@ -189,6 +188,38 @@ void emit_plan_entry(cJSON *plans, const struct plan *p, const struct plan_set *
     json_add_bool(o, "fits", p->fits);
     emit_time(o, "time", &p->time);
     json_add_string(o, "bound_by", isfinite(p->time.step_s) ? bound_names[p->time.bound_by] : NULL);
+    if (s == NULL || s->measured == NULL || p->reason)
+        return;
+    struct measured_key k = plan_measured_key(s->model, s->cluster, &p->recipe);
+    emit_nearest(o, s->measured, &k, a);
+}
+
+void emit_nearest(cJSON *parent, const struct measured_table *t, const struct measured_key *k,
+                  struct arena *a) {
+    struct measured_nearest n;
+    measured_find(t, k, a, &n);
+    if (n.run == NULL) {
+        json_add_null(parent, "nearest_measured");
+        return;
+    }
+    cJSON *o = json_add_object(parent, "nearest_measured");
+    json_add_string(o, "id", n.run->id);
+    json_add_string(o, "source", n.run->source);
+    json_add_string(o, "gpu", n.run->key.gpu);
+    json_add_string(o, "framework", n.run->key.framework);
+    json_add_string(o, "strategy", n.run->key.strategy);
+    json_add_double(o, "parameters", n.run->key.parameters);
+    json_add_u64(o, "gpus", n.run->key.gpus);
+    json_add_double(o, "tokens_per_gpu", n.run->key.tokens_per_gpu);
+    json_add_bool(o, "offload", n.run->key.offload);
+    json_add_bool(o, "fp8", n.run->key.fp8);
+    json_add_double(o, "distance", n.distance);
+    json_add_string(o, "differs", n.differs);
+    json_add_double(o, "measured_s", n.run->measured_s);
+    json_add_double(o, "predicted_s", n.run->predicted_s);
+    json_add_double(o, "error", n.error);
+    json_add_u64(o, "group_n", n.group_n);
+    json_add_double(o, "group_error", n.group_error);
 }
 
 void emit_model_cluster(cJSON *root, const struct model *m, const struct cluster *c,

@@ -139,6 +139,10 @@ cJSON *emit_simulate_json(const struct emit_simulation *s, struct arena *a) {
     add_timeline(root, s->timeline, a);
     add_jitter(root, s);
     add_measured(root, s);
+    if (s->measured) {
+        struct measured_key k = plan_measured_key(s->model, s->cluster, s->recipe);
+        emit_nearest(root, s->measured, &k, a);
+    }
     return root;
 }
 

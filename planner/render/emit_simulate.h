@@ -26,7 +26,8 @@ struct emit_simulation {
     const struct jitter_result *jittered;
     const struct profile *profile; // NULL = no trace to compare with
     const struct comparison *profile_rows;
-    const struct snapshot *snapshot; // NULL = no snapshot to compare with
+    const struct measured_table *measured; // NULL = the result names no nearest run
+    const struct snapshot *snapshot;       // NULL = no snapshot to compare with
     const struct comparison *snapshot_rows;
     const char *command;
 };

@@ -33,6 +33,23 @@ static void add_groups(cJSON *root, const struct validate_result *r) {
     }
 }
 
+static void add_run(cJSON *row, const struct measured_key *k) {
+    if (k->gpu == NULL) {
+        json_add_null(row, "run");
+        return;
+    }
+    cJSON *o = json_add_object(row, "run");
+    json_add_string(o, "gpu", k->gpu);
+    json_add_string(o, "sm", k->sm);
+    json_add_string(o, "framework", k->framework);
+    json_add_string(o, "strategy", k->strategy);
+    json_add_double(o, "parameters", k->parameters);
+    json_add_u64(o, "gpus", k->gpus);
+    json_add_double(o, "tokens_per_gpu", k->tokens_per_gpu);
+    json_add_bool(o, "offload", k->offload);
+    json_add_bool(o, "fp8", k->fp8);
+}
+
 static void add_rows(cJSON *root, const struct validate_result *r) {
     cJSON *list = json_add_array(root, "rows");
     for (size_t i = 0; i < r->point_count; i++) {
@@ -49,6 +66,7 @@ static void add_rows(cJSON *root, const struct validate_result *r) {
         json_add_double(o, "ape", p->ape);
         json_add_bool(o, "scored", p->scored);
         json_add_string(o, "reason", p->reason);
+        add_run(o, &p->run);
     }
 }
 

@@ -48,6 +48,26 @@ def same_bytes(program, files, folder):
         )
 
 
+def stale_plots(program, files, folder):
+    out = os.path.join(folder, "reused")
+    plots = os.path.join(out, "plots")
+    report(program, [files["plan"]], out, "--gnuplot", "none")
+    own = set(os.listdir(plots))
+    foreign = ["memory.gp.orig", "notes.gp", "old-gantt.svg"]
+    for name in foreign:
+        with open(os.path.join(plots, name), "w", encoding="utf-8") as f:
+            f.write("not the program's")
+    with open(os.path.join(plots, ".shardreport"), "a", encoding="utf-8") as f:
+        f.write("../../escape\n")
+    with open(os.path.join(folder, "escape.gp"), "w", encoding="utf-8") as f:
+        f.write("outside")
+    report(program, [files["simulate"]], out, "--gnuplot", "none")
+    now = set(os.listdir(plots))
+    check("memory.gp" in own and "memory.gp" not in now, "the old run's plots stay")
+    check(set(foreign) <= now, "a file that is not the program's was removed: %s" % sorted(now))
+    check(os.path.exists(os.path.join(folder, "escape.gp")), "a name in the list left the folder")
+
+
 def hostile(page, source, folder, name):
     evil = source["command"] if "command" in source else source["results"][0]["kind"]
     cleaned = " ".join(re.sub("[\u202a-\u202e]", "", evil).split())
@@ -143,6 +163,7 @@ def main():
         "JSON lines are not read: " + lines.stderr,
     )
     without_gnuplot(program, files, folder)
+    stale_plots(program, files, folder)
     same_bytes(program, files, folder)
     refusals(program, files, folder)
     shutil.rmtree(folder)
