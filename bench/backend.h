@@ -49,6 +49,7 @@ struct backend_config {
     uint64_t devices;          // GPUs to use; 0 = all
     uint64_t threads;          // host threads; 0 = one per processor
     struct arena *arena;       // for text that results keep; lives as long as the run
+    bool nap;                  // mpi: the ring sleeps while it waits
     double timeout_s;          // longest silence of one operation before it counts as hung
     const char *fault;         // test hook: "write-eio"; NULL in use
 };

@@ -11,6 +11,7 @@
 #include "bench/rehearse.h"
 
 #define TURNS 5
+#define DEVIATING 10
 
 static bool read_graph(struct run *r, const struct opt_texts *rest, struct graph *g,
                        struct err *e) {
@@ -42,30 +43,25 @@ static bool keep(struct run *r, const char *kind, const char *group, const doubl
     return r->ranks->rank != 0 || sink_add(r->sink, &m, e);
 }
 
-static bool write_trace(const char *path, const struct graph *g, const double *start_s,
-                        const double *end_s, struct err *e) {
-    cJSON *list = cJSON_CreateArray();
-    for (size_t i = 0; i < g->task_count; i++) {
-        const struct graph_task *t = &g->tasks[i];
-        cJSON *o = json_append_object(list);
-        json_add_string(o, "ph", "X");
-        json_add_string(o, "name", t->unit ? t->unit : graph_kind_names[t->kind]);
-        json_add_string(o, "cat", t->phase);
-        json_add_u64(o, "pid", 0);
-        json_add_u64(o, "tid", t->stream);
-        json_add_double(o, "ts", start_s[i] / UNITS_MICRO);
-        json_add_double(o, "dur", (end_s[i] - start_s[i]) / UNITS_MICRO);
-    }
-    bool ok = json_write_file(path, list, e);
-    cJSON_Delete(list);
-    return ok;
+// When each task started and ended, in every turn.
+struct turns {
+    double (*start_s)[TURNS], (*end_s)[TURNS], step_s[TURNS];
+};
+
+static bool keep_all(struct run *r, const struct graph *g, const struct turns *t, struct err *e) {
+    for (size_t i = 0; i < g->task_count; i++)
+        if (!keep(r, "task", arena_printf(r->arena, "start %zu", i), t->start_s[i], e) ||
+            !keep(r, "task", arena_printf(r->arena, "end %zu", i), t->end_s[i], e))
+            return false;
+    return keep(r, "step", NULL, t->step_s, e);
 }
 
 static bool run_turns(struct run *r, const struct graph *g, struct rehearsal *h, struct err *e) {
-    double *start = arena_array(r->arena, g->task_count, sizeof(*start));
-    double *end = arena_array(r->arena, g->task_count, sizeof(*end));
-    double(*tasks)[TURNS] = arena_array(r->arena, g->task_count, sizeof(*tasks));
-    double steps[TURNS], warm_up;
+    double *start = arena_array(r->arena, g->task_count + 1, sizeof(*start));
+    double *end = arena_array(r->arena, g->task_count + 1, sizeof(*end)), warm_up;
+    struct turns t = {.start_s = arena_array(r->arena, g->task_count + 1, sizeof(*t.start_s)),
+                      .end_s = arena_array(r->arena, g->task_count + 1, sizeof(*t.end_s))};
+    rehearse_prepare(h);
     if (!rehearse_step(h, start, end, &warm_up, e))
         return false;
     for (int turn = 0; turn < TURNS; turn++) {
@@ -73,18 +69,14 @@ static bool run_turns(struct run *r, const struct graph *g, struct rehearsal *h,
         r->ranks->broadcast(&stop, sizeof(stop), 0);
         if (stop)
             return err_set(e, ERR_INTERRUPTED, "interrupted");
-        if (!rehearse_step(h, start, end, &steps[turn], e))
+        if (!rehearse_step(h, start, end, &t.step_s[turn], e))
             return false;
-        for (size_t i = 0; i < g->task_count; i++)
-            tasks[i][turn] = end[i] - start[i];
+        for (size_t i = 0; i < g->task_count; i++) {
+            t.start_s[i][turn] = start[i];
+            t.end_s[i][turn] = end[i];
+        }
     }
-    for (size_t i = 0; i < g->task_count; i++)
-        if (!keep(r, "task", arena_printf(r->arena, "task %zu", i), tasks[i], e))
-            return false;
-    if (r->options->trace != NULL && r->ranks->rank == 0 &&
-        !write_trace(r->options->trace, g, start, end, e))
-        return false;
-    return keep(r, "step", NULL, steps, e);
+    return keep_all(r, g, &t, e);
 }
 
 bool command_rehearse(struct run *r, const struct opt_texts *rest, struct err *e) {
@@ -103,43 +95,158 @@ bool command_rehearse(struct run *r, const struct opt_texts *rest, struct err *e
     return ok;
 }
 
-static double find(const struct measurement *m, const char *kind, const char *group) {
+// ---- the result -----------------------------------------------------------------------------
+
+struct outcome {
+    const struct graph *graph;
+    double *start_s, *end_s; // of the median turn, on rank 0
+    double *planned_start_s, *planned_end_s;
+    double step_s, planned_step_s;
+};
+
+static const struct measure_result *find(const struct measurement *m, const char *kind,
+                                         const char *group) {
     for (size_t i = m->count; i-- > 0;)
         if (strcmp(m->results[i].kind, kind) == 0 &&
             (group == NULL || (m->results[i].group && strcmp(m->results[i].group, group) == 0)))
-            return m->results[i].median_s;
-    return NAN;
+            return &m->results[i];
+    return NULL;
 }
 
-static void emit_tasks(struct run *r, const struct graph *g, cJSON *root, double *busy_s) {
-    cJSON *list = json_add_array(root, "tasks");
+// The turn whose step is the median one: a trace of one step, not a mixture.
+static size_t median_turn(const struct measure_result *step) {
+    size_t best = 0;
+    for (size_t i = 0; i < step->samples; i++)
+        if (fabs(step->samples_s[i] - step->median_s) <
+            fabs(step->samples_s[best] - step->median_s))
+            best = i;
+    return best;
+}
+
+static double sample(struct run *r, const char *what, size_t task, size_t turn) {
+    const struct measure_result *m =
+        find(sink_results(r->sink), "task", arena_printf(r->arena, "%s %zu", what, task));
+    return m != NULL && turn < m->samples ? m->samples_s[turn] : NAN;
+}
+
+static void collect(struct run *r, const struct graph *g, struct outcome *o) {
+    const struct measure_result *step = find(sink_results(r->sink), "step", NULL);
+    size_t turn = step != NULL ? median_turn(step) : 0;
+    double **arrays[] = {&o->start_s, &o->end_s, &o->planned_start_s, &o->planned_end_s};
+    for (size_t i = 0; i < 4; i++)
+        *arrays[i] = arena_array(r->arena, g->task_count + 1, sizeof(double));
+    o->graph = g;
+    o->step_s = step != NULL ? step->median_s : NAN;
+    o->planned_step_s =
+        rehearse_predict(g, o->planned_start_s, o->planned_end_s) * r->options->shrink;
     for (size_t i = 0; i < g->task_count; i++) {
-        const struct graph_task *t = &g->tasks[i];
-        double measured =
-            find(sink_results(r->sink), "task", arena_printf(r->arena, "task %zu", i));
-        cJSON *o = json_append_object(list);
-        json_add_u64(o, "id", t->id);
-        json_add_string(o, "kind", graph_kind_names[t->kind]);
-        json_add_string(o, "stream", g->streams[t->stream]);
-        json_add_string(o, "phase", t->phase);
-        json_add_string(o, "unit", t->unit);
-        json_add_double(o, "simulated_s", t->duration_s * r->options->shrink);
-        json_add_double(o, "measured_s", measured);
-        busy_s[t->stream] += measured;
-        busy_s[g->stream_count + t->stream] += t->duration_s * r->options->shrink;
+        o->start_s[i] = sample(r, "start", i, turn);
+        o->end_s[i] = sample(r, "end", i, turn);
+        o->planned_start_s[i] *= r->options->shrink;
+        o->planned_end_s[i] *= r->options->shrink;
     }
+}
+
+static void emit_task(cJSON *list, const struct outcome *x, size_t i) {
+    const struct graph_task *t = &x->graph->tasks[i];
+    cJSON *o = json_append_object(list);
+    json_add_u64(o, "id", t->id);
+    json_add_string(o, "kind", graph_kind_names[t->kind]);
+    json_add_string(o, "stream", x->graph->streams[t->stream]);
+    json_add_string(o, "phase", t->phase);
+    json_add_string(o, "unit", t->unit);
+    json_add_double(o, "simulated_s", x->planned_end_s[i] - x->planned_start_s[i]);
+    json_add_double(o, "measured_s", x->end_s[i] - x->start_s[i]);
+    json_add_double(o, "simulated_start_s", x->planned_start_s[i]);
+    json_add_double(o, "measured_start_s", x->start_s[i]);
+}
+
+static double excess_s(const struct outcome *x, size_t i) {
+    return fabs((x->end_s[i] - x->start_s[i]) - (x->planned_end_s[i] - x->planned_start_s[i]));
+}
+
+// The tasks whose time is furthest from the simulated one, furthest first.
+static void emit_deviating(struct run *r, const struct outcome *x, cJSON *root) {
+    cJSON *list = json_add_array(root, "deviating");
+    bool *taken = arena_array(r->arena, x->graph->task_count + 1, sizeof(*taken));
+    for (size_t n = 0; n < DEVIATING && n < x->graph->task_count; n++) {
+        size_t worst = SIZE_MAX;
+        for (size_t i = 0; i < x->graph->task_count; i++)
+            if (!taken[i] && (worst == SIZE_MAX || excess_s(x, i) > excess_s(x, worst)))
+                worst = i;
+        taken[worst] = true;
+        if (excess_s(x, worst) > 0)
+            emit_task(list, x, worst);
+    }
+}
+
+static void emit_streams(const struct outcome *x, cJSON *root) {
+    cJSON *list = json_add_array(root, "streams");
+    const struct graph *g = x->graph;
+    for (uint32_t s = 0; s < g->stream_count; s++) {
+        double busy_s = 0, planned_s = 0;
+        for (size_t i = 0; i < g->task_count; i++) {
+            if (g->tasks[i].stream != s)
+                continue;
+            busy_s += x->end_s[i] - x->start_s[i];
+            planned_s += x->planned_end_s[i] - x->planned_start_s[i];
+        }
+        cJSON *o = json_append_object(list);
+        json_add_string(o, "name", g->streams[s]);
+        json_add_double(o, "simulated_busy_s", planned_s);
+        json_add_double(o, "measured_busy_s", busy_s);
+        json_add_double(o, "simulated_exposed_s",
+                        rehearse_exposed_s(g, s, x->planned_start_s, x->planned_end_s));
+        json_add_double(o, "measured_exposed_s", rehearse_exposed_s(g, s, x->start_s, x->end_s));
+    }
+}
+
+static void name_row(cJSON *list, const char *what, uint64_t pid, const char *name) {
+    cJSON *o = json_append_object(list);
+    json_add_string(o, "ph", "M");
+    json_add_string(o, "name", what);
+    json_add_u64(o, "pid", pid);
+    json_add_u64(o, "tid", 0);
+    json_add_string(json_add_object(o, "args"), "name", name);
+}
+
+static void trace_rows(cJSON *list, const struct outcome *x, uint64_t pid) {
+    const double *start_s = pid ? x->start_s : x->planned_start_s;
+    const double *end_s = pid ? x->end_s : x->planned_end_s;
+    for (size_t i = 0; i < x->graph->task_count; i++) {
+        const struct graph_task *t = &x->graph->tasks[i];
+        cJSON *o = json_append_object(list);
+        json_add_string(o, "ph", "X");
+        json_add_string(o, "name", t->unit ? t->unit : graph_kind_names[t->kind]);
+        json_add_string(o, "cat", t->phase);
+        json_add_u64(o, "pid", pid);
+        json_add_u64(o, "tid", t->stream);
+        json_add_double(o, "ts", start_s[i] / UNITS_MICRO);
+        json_add_double(o, "dur", (end_s[i] - start_s[i]) / UNITS_MICRO);
+    }
+}
+
+// The simulated step and the measured one, one above the other.
+static bool write_trace(const char *path, const struct outcome *x, struct err *e) {
+    cJSON *list = cJSON_CreateArray();
+    name_row(list, "process_name", 0, "simulated");
+    name_row(list, "process_name", 1, "measured");
+    trace_rows(list, x, 0);
+    trace_rows(list, x, 1);
+    bool ok = json_write_file(path, list, e);
+    cJSON_Delete(list);
+    return ok;
 }
 
 bool command_rehearse_result(struct run *r, const struct opt_texts *rest, cJSON **out,
                              struct err *e) {
     struct graph g;
+    struct outcome x;
     if (!read_graph(r, rest, &g, e))
         return false;
-    double *start = arena_array(r->arena, g.task_count, sizeof(*start));
-    double *end = arena_array(r->arena, g.task_count, sizeof(*end));
-    double *busy_s = arena_array(r->arena, 2 * g.stream_count + 1, sizeof(*busy_s));
-    double simulated = rehearse_predict(&g, start, end) * r->options->shrink;
-    double measured = find(sink_results(r->sink), "step", NULL);
+    collect(r, &g, &x);
+    if (r->options->trace != NULL && isfinite(x.step_s) && !write_trace(r->options->trace, &x, e))
+        return false;
     cJSON *root = cJSON_CreateObject();
     json_add_string(root, "schema", "shardplan.rehearse/1");
     json_add_string(root, "command", r->command_line);
@@ -149,17 +256,14 @@ bool command_rehearse_result(struct run *r, const struct opt_texts *rest, cJSON 
     json_add_u64(root, "ranks", r->rank_count);
     json_add_double(root, "shrink", r->options->shrink);
     cJSON *step = json_add_object(root, "step");
-    json_add_double(step, "simulated_s", simulated);
-    json_add_double(step, "measured_s", measured);
-    json_add_double(step, "ratio", measured / simulated);
-    emit_tasks(r, &g, root, busy_s);
-    cJSON *streams = json_add_array(root, "streams");
-    for (size_t s = 0; s < g.stream_count; s++) {
-        cJSON *o = json_append_object(streams);
-        json_add_string(o, "name", g.streams[s]);
-        json_add_double(o, "simulated_busy_s", busy_s[g.stream_count + s]);
-        json_add_double(o, "measured_busy_s", busy_s[s]);
-    }
+    json_add_double(step, "simulated_s", x.planned_step_s);
+    json_add_double(step, "measured_s", x.step_s);
+    json_add_double(step, "ratio", x.step_s / x.planned_step_s);
+    cJSON *tasks = json_add_array(root, "tasks");
+    for (size_t i = 0; i < g.task_count; i++)
+        emit_task(tasks, &x, i);
+    emit_streams(&x, root);
+    emit_deviating(r, &x, root);
     *out = root;
     return true;
 }

@@ -167,3 +167,13 @@ uint64_t inventory_network_sent_bytes(void) {
         closedir(d);
     return sum;
 }
+
+bool inventory_has_rdma(void) {
+    DIR *d = opendir("/sys/class/infiniband");
+    bool found = false;
+    for (struct dirent *x = d ? readdir(d) : NULL; x != NULL; x = readdir(d))
+        found |= x->d_name[0] != '.';
+    if (d != NULL)
+        closedir(d);
+    return found;
+}

@@ -15,3 +15,5 @@ uint64_t inventory_last_level_cache_bytes(void);
 
 // Sum of bytes sent by every network interface but loopback since boot; 0 when unreadable.
 uint64_t inventory_network_sent_bytes(void);
+
+bool inventory_has_rdma(void); // a network card that reads and writes remote memory itself

@@ -37,6 +37,7 @@ const struct opt options_common[] = {
 };
 
 static const char *const algorithms[] = {"both", "library", "ring", NULL};
+static const char *const waits[] = {"poll", "nap", NULL};
 static const char *const places[] = {"out", "in", "both", NULL};
 
 const struct opt options_collectives[] = {
@@ -49,6 +50,10 @@ const struct opt options_collectives[] = {
      .fallback = "bf16", UNSEEN, .help = "bf16, fp16, fp32 or int8."},
     {"algorithm", 0, OPT_CHOICE, AT(algorithm), .choices = algorithms, .fallback = "both",
      .group = "Collectives", UNSEEN, .help = "The library's collectives, the explicit ring, both."},
+    {"wait", 0, OPT_CHOICE, AT(wait), .choices = waits, .fallback = "poll", .group = "Collectives",
+     UNSEEN,
+     .help = "The ring's waiting: poll, as MPI does, or nap, as rehearse does beside other work; "
+             "then the CPU time is measured too."},
     {"place", 0, OPT_CHOICE, AT(place), .choices = places, .fallback = "out",
      .group = "Collectives", UNSEEN, .help = "Out of place, in place, or both."},
     {"begin", 'b', OPT_BYTES, AT(begin_bytes), .argument = "BYTES", .fallback = "8KiB",
@@ -190,6 +195,6 @@ const struct opt options_rehearse[] = {
     {"folder", 0, OPT_STRING, AT(folder), .argument = "DIR", .fallback = ".", .group = "Rehearsal",
      UNSEEN, .help = "Where storage tasks go; the file is gone after any exit."},
     {"trace", 0, OPT_STRING, AT(trace), .argument = "FILE", .group = "Rehearsal", UNSEEN,
-     .help = "The last step as it ran, for Perfetto."},
+     .help = "The median step as it ran beside the simulated one, for Perfetto."},
     {.name = NULL},
 };

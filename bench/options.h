@@ -16,7 +16,7 @@ struct options {
     // collectives, graph, confirm
     const char *backend;
     struct opt_texts operations, dtypes;
-    int algorithm, place;
+    int algorithm, place, wait;
     uint64_t begin_bytes, end_bytes, step_bytes, ranks, devices;
     double factor;
     bool pairs, leave_one_out, begin_given, end_given;
@@ -39,6 +39,7 @@ struct options {
 };
 
 enum algorithm { ALGORITHM_BOTH, ALGORITHM_LIBRARY, ALGORITHM_RING };
+enum wait { WAIT_POLL, WAIT_NAP };
 enum place { PLACE_OUT, PLACE_IN, PLACE_BOTH };
 
 extern const struct opt options_common[];

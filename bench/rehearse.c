@@ -3,15 +3,18 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/units.h"
 #include "bench/clock.h"
 #include "bench/pages.h"
 #include "bench/rehearse_private.h"
+#include "bench/slice.h"
 
-#define STORAGE_BYTES (64 * UNITS_MIB)
+#define STORAGE_BYTES (512 * UNITS_MIB)
 #define ADAM_ELEMENTS (4 * UNITS_MIB)
 
 struct rehearsal {
@@ -85,10 +88,37 @@ static bool open_lanes(struct rehearsal *r, struct err *e) {
         memset(lane->to, 0, lane->bytes);
         if (stream_has(g, s, GRAPH_ADAM))
             provide_adam(lane);
+        if ((stream_has(g, s, GRAPH_NVME_READ) || stream_has(g, s, GRAPH_NVME_WRITE)) &&
+            !rehearse_storage_open(lane, &r->work.file, e))
+            return false;
         if (!rehearse_collectives_open(g, r->setup.ranks, &lane->collectives, e))
             return false;
     }
     return true;
+}
+
+// Ranks of one node get equal parts of its processors, all their threads together, so that what one
+// rank may use does not depend on what another does. Nodes that share a machine, as namespaces do,
+// keep what their launcher gave them.
+static int take_cores(const struct ranks *ranks) {
+    cpu_set_t mine;
+    CPU_ZERO(&mine);
+    int online = (int)sysconf(_SC_NPROCESSORS_ONLN), each = online / ranks->local_count;
+    if (ranks->nodes == 1 && ranks->count > 1 && each > 0) {
+        for (int i = 0; i < each; i++)
+            CPU_SET(ranks->local_rank * each + i, &mine);
+        sched_setaffinity(0, sizeof(mine), &mine); // refused: as it was
+    }
+    if (sched_getaffinity(0, sizeof(mine), &mine) != 0)
+        return 1;
+    int cores = CPU_COUNT(&mine);
+    return cores < 1 ? 1 : cores > REHEARSE_CORES_MAX ? REHEARSE_CORES_MAX : cores;
+}
+
+void rehearse_prepare(struct rehearsal *r) {
+    r->setup.ranks->barrier();
+    r->work.units_per_s = rehearse_calibrate();
+    r->setup.ranks->barrier();
 }
 
 struct rehearsal *rehearse_create(const struct rehearse_setup *s, struct arena *a, struct err *e) {
@@ -99,6 +129,7 @@ struct rehearsal *rehearse_create(const struct rehearse_setup *s, struct arena *
     r->setup = *s;
     r->work.shrink = s->shrink;
     r->work.file.fd = -1;
+    r->work.cores = take_cores(s->ranks);
     r->lanes = arena_array(a, g->stream_count, sizeof(*r->lanes));
     r->done = arena_array(a, g->task_count, sizeof(*r->done));
     pthread_mutex_init(&r->lock, NULL);
@@ -111,7 +142,6 @@ struct rehearsal *rehearse_create(const struct rehearse_setup *s, struct arena *
         rehearse_destroy(r);
         return NULL;
     }
-    r->work.units_per_s = rehearse_calibrate();
     return r;
 }
 
@@ -123,6 +153,7 @@ void rehearse_destroy(struct rehearsal *r) {
         pages_unmap(lane->from, lane->bytes);
         pages_unmap(lane->to, lane->bytes);
         pages_unmap(lane->adam_base, 4 * lane->adam_elements * sizeof(float));
+        rehearse_storage_close(lane);
         rehearse_collectives_close(lane->collectives, r->setup.graph);
     }
     scratch_close(&r->work.file);
@@ -170,6 +201,8 @@ static void run_task(struct rehearsal *r, const struct graph_task *t) {
 static void *run_stream(void *context) {
     struct stream_thread *s = context;
     const struct graph *g = s->rehearsal->setup.graph;
+    if (stream_has(g, s->stream, GRAPH_COLLECTIVE))
+        slice_make_short(); // it naps while it waits for other ranks
     for (size_t i = 0; i < g->task_count; i++)
         if (g->tasks[i].stream == s->stream)
             run_task(s->rehearsal, &g->tasks[i]);
@@ -221,7 +254,7 @@ bool rehearse_step(struct rehearsal *r, double *start_s, double *end_s, double *
     return both[1] == 0 || err_set(e, ERR_RESOURCE, "another rank's device failed");
 }
 
-double rehearse_predict(const struct graph *g, double *start_s, double *end_s) {
+static double predict(const struct graph *g, double *start_s, double *end_s) {
     double host_s = 0, step_s = 0;
     double *free_s = calloc(g->stream_count + 1, sizeof(*free_s));
     if (free_s == NULL)
@@ -240,4 +273,29 @@ double rehearse_predict(const struct graph *g, double *start_s, double *end_s) {
     }
     free(free_s);
     return step_s;
+}
+
+double rehearse_predict(const struct graph *g, double *start_s, double *end_s) {
+    if (!(g->step_s > 0))
+        return predict(g, start_s, end_s);
+    for (size_t i = 0; i < g->task_count; i++) {
+        start_s[i] = g->tasks[i].start_s;
+        end_s[i] = g->tasks[i].end_s;
+    }
+    return g->step_s;
+}
+
+double rehearse_exposed_s(const struct graph *g, uint32_t stream, const double *start_s,
+                          const double *end_s) {
+    double sum_s = 0;
+    for (size_t i = 0; i < g->task_count; i++) {
+        if (g->tasks[i].stream != stream)
+            continue;
+        double covered_s = 0;
+        for (size_t k = 0; stream != REHEARSE_COMPUTE && k < g->task_count; k++)
+            if (g->tasks[k].stream == REHEARSE_COMPUTE)
+                covered_s += fmax(0, fmin(end_s[i], end_s[k]) - fmax(start_s[i], start_s[k]));
+        sum_s += end_s[i] - start_s[i] - covered_s;
+    }
+    return sum_s;
 }

@@ -21,6 +21,8 @@ struct rehearse_setup {
 };
 
 struct rehearsal *rehearse_create(const struct rehearse_setup *s, struct arena *a, struct err *e);
+// How fast this rank's cores are while all ranks work. Collective, once before the first step.
+void rehearse_prepare(struct rehearsal *r);
 void rehearse_destroy(struct rehearsal *r); // NULL is fine
 
 // One step. Seconds since its start per task, on this rank; step_s is the slowest rank's.
@@ -28,5 +30,11 @@ void rehearse_destroy(struct rehearsal *r); // NULL is fine
 bool rehearse_step(struct rehearsal *r, double *start_s, double *end_s, double *step_s,
                    struct err *e);
 
-// The same schedule with the graph's own durations and nobody in anybody's way.
+// The step as the planner simulated it: the graph's own times, what is shared included; of a graph
+// without them, its durations with nobody in anybody's way.
 double rehearse_predict(const struct graph *g, double *start_s, double *end_s);
+
+#define REHEARSE_COMPUTE 0 // the stream of the kernels
+// Time in which the stream works and no kernel does.
+double rehearse_exposed_s(const struct graph *g, uint32_t stream, const double *start_s,
+                          const double *end_s);

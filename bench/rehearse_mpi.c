@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/inventory.h"
 #include "bench/rehearse_private.h"
 #include "bench/ring.h"
 
@@ -12,6 +13,7 @@
 struct lane_groups {
     MPI_Comm *comms;
     const struct graph_group *groups;
+    size_t segment_bytes;
     char *scratch;
     size_t scratch_bytes;
 };
@@ -30,6 +32,7 @@ bool rehearse_collectives_open(const struct graph *g, const struct ranks *r, voi
     if (l->comms == NULL)
         abort();
     l->groups = g->groups;
+    l->segment_bytes = r->nodes > 1 && !inventory_has_rdma() ? RING_TCP_SEGMENT_BYTES : 0;
     *lane = l;
     for (size_t i = 0; r->count > 1 && i < g->group_count; i++) {
         uint64_t n = g->groups[i].size, count = (uint64_t)r->count;
@@ -67,15 +70,24 @@ static void provide_scratch(struct lane_groups *l, const struct ring *ring) {
         abort();
 }
 
+// Sums cost by type; whatever has no sum here moves as bytes of fp32.
+static enum pattern_type type_of(enum dtype t) {
+    return t == DTYPE_BF16 ? PATTERN_BF16 : t == DTYPE_FP16 ? PATTERN_FP16 : PATTERN_FP32;
+}
+
 void rehearse_collective(const struct graph_task *t, struct rehearse_lane *lane, double shrink) {
     struct lane_groups *l = lane->collectives;
     if (t->group < 0 || l->groups[t->group].size < 2)
         return;
-    struct ring ring = {.comm = l->comms[t->group], .type = PATTERN_FP32};
+    struct ring ring = {.comm = l->comms[t->group],
+                        .type = type_of(t->dtype),
+                        .nap_s = RING_NAP_S,
+                        .segment_bytes = l->segment_bytes};
     MPI_Comm_rank(ring.comm, &ring.rank);
     MPI_Comm_size(ring.comm, &ring.count);
-    ring.chunk = rehearse_collective_bytes(t->bytes * shrink, (uint64_t)ring.count) /
-                 ((size_t)ring.count * GRAIN);
+    size_t grains = rehearse_collective_bytes(t->bytes * shrink, (uint64_t)ring.count) /
+                    ((size_t)ring.count * GRAIN);
+    ring.chunk = grains * GRAIN / pattern_bytes(ring.type);
     provide_scratch(l, &ring);
     ring.scratch = l->scratch;
     switch (t->collective) {
@@ -89,10 +101,10 @@ void rehearse_collective(const struct graph_task *t, struct rehearse_lane *lane,
         ring_all_reduce(&ring, lane->from, lane->to);
         break;
     case COLLECTIVE_ALL_TO_ALL:
-        MPI_Alltoall(lane->from, (int)ring.chunk, MPI_FLOAT, lane->to, (int)ring.chunk, MPI_FLOAT,
+        MPI_Alltoall(lane->from, (int)grains, MPI_FLOAT, lane->to, (int)grains, MPI_FLOAT,
                      ring.comm);
         break;
     default:
-        MPI_Bcast(lane->to, (int)(ring.chunk * (size_t)ring.count), MPI_FLOAT, 0, ring.comm);
+        MPI_Bcast(lane->to, (int)(grains * (size_t)ring.count), MPI_FLOAT, 0, ring.comm);
     }
 }

@@ -2,11 +2,14 @@
 // Between the files that rehearse.
 #pragma once
 
+#include "bench/io.h"
 #include "bench/rehearse.h"
 #include "bench/scratch.h"
 #include "kernels/adam.h"
 
 #include <stddef.h>
+
+#define REHEARSE_CORES_MAX 64
 
 // What one stream's thread works with.
 struct rehearse_lane {
@@ -16,16 +19,25 @@ struct rehearse_lane {
     struct adam_arrays adam;
     float *adam_base;
     size_t adam_elements;
+    const struct io_engine *io; // of a storage stream
+    void *io_state;
+    char *blocks;
+    uint64_t block; // of the file, next to touch
 };
 
 struct rehearse_work {
     double units_per_s; // calibrated: turns of the work loop on one undisturbed core
     double shrink;
+    int cores; // of this rank
     struct scratch file;
 };
 
 double rehearse_calibrate(void);
 void rehearse_spin(double units);
+
+// A queue on the scratch file, for the storage tasks of one stream.
+bool rehearse_storage_open(struct rehearse_lane *lane, const struct scratch *file, struct err *e);
+void rehearse_storage_close(struct rehearse_lane *lane);
 
 // Everything but collectives. False: a device failed.
 bool rehearse_do(const struct graph_task *t, struct rehearse_lane *lane,

@@ -2,8 +2,8 @@
 #include "bench/ring.h"
 
 #include <string.h>
+#include <time.h>
 
-#include "base/units.h"
 #include "kernels/reduce.h"
 
 // Small enough that a received segment is still in cache when it is added.
@@ -34,21 +34,34 @@ static size_t segment_size(size_t total, size_t at, size_t segment) {
     return total - at < segment ? total - at : segment;
 }
 
+// A waiting thread that looks without pause takes a core from whatever else runs there.
+static void finish(const struct ring *r, MPI_Request *q) {
+    const struct timespec nap = {.tv_nsec = (long)(r->nap_s / UNITS_NANO)};
+    int done = 0;
+    if (!(r->nap_s > 0))
+        MPI_Wait(q, MPI_STATUS_IGNORE);
+    while (r->nap_s > 0 && !done) {
+        MPI_Test(q, &done, MPI_STATUS_IGNORE);
+        if (!done)
+            nanosleep(&nap, NULL);
+    }
+}
+
 // Sends one chunk to the right while one arrives from the left, at most WINDOW segments in flight
-// each way, adding each segment as it lands. What is not added travels whole: over a network every
-// segment costs a handshake that queues behind the data.
+// each way, adding each segment as it lands.
 static void exchange(const struct ring *r, struct step s) {
     MPI_Request in[WINDOW], out[WINDOW];
     size_t total = chunk_bytes(r), elt = pattern_bytes(r->type);
-    size_t segment = s.sum != NULL ? SEGMENT_BYTES : MESSAGE_BYTES;
+    size_t usual = s.sum != NULL ? SEGMENT_BYTES : MESSAGE_BYTES;
+    size_t segment = r->segment_bytes > 0 ? r->segment_bytes : usual;
     size_t segments = units_ceil_div(total, segment);
     size_t window = segments < WINDOW ? segments : WINDOW;
     int right = wrap(r, r->rank + 1), left = wrap(r, r->rank - 1);
     for (size_t k = 0; k < segments + window; k++) {
         size_t slot = k % window, at = k * segment;
         if (k >= window) {
-            MPI_Wait(&in[slot], MPI_STATUS_IGNORE);
-            MPI_Wait(&out[slot], MPI_STATUS_IGNORE);
+            finish(r, &in[slot]);
+            finish(r, &out[slot]);
         }
         if (k < segments) {
             int bytes = (int)segment_size(total, at, segment);

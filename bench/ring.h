@@ -7,7 +7,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/units.h"
 #include "kernels/pattern.h"
+
+#define RING_NAP_S 50e-6
+// Below the size (64 KiB in Open MPI) from which a message over TCP waits for its receiver's word:
+// that word queues behind the data of the other direction, and the two directions take turns.
+#define RING_TCP_SEGMENT_BYTES (60 * UNITS_KIB)
 
 struct ring {
     MPI_Comm comm;
@@ -15,6 +21,8 @@ struct ring {
     enum pattern_type type;
     size_t chunk;         // elements per rank; the full array has count * chunk
     char *scratch;        // ring_scratch_bytes
+    size_t segment_bytes; // 0: as suits one node or a network with remote memory access
+    double nap_s;         // sleep between looks at a request; 0: look without pause
     uint64_t *sent_bytes; // grows by what is handed to MPI_Isend; NULL: not counted
 };
 

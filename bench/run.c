@@ -41,6 +41,7 @@ struct backend_config run_config(const struct run *r) {
         .devices = o->devices,
         .threads = o->threads,
         .arena = r->arena,
+        .nap = o->wait == WAIT_NAP,
         .timeout_s = o->timeout_s,
         .fault = o->no_uring ? "no-uring" : o->fault,
     };

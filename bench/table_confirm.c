@@ -67,18 +67,30 @@ void table_print_confirm(FILE *out, const cJSON *confirm) {
         fprintf(out, "gathered and reduced bytes per parameter: %.4g\n", each);
 }
 
+static void print_pair(FILE *out, const char *label, double simulated_s, double measured_s) {
+    char a[32], b[32], c[32];
+    fprintf(out, "%-28s %12s %12s %7s\n", label, seconds(a, simulated_s), seconds(b, measured_s),
+            ratio(c, measured_s / simulated_s));
+}
+
 void table_print_rehearse(FILE *out, const cJSON *rehearsal) {
     const cJSON *item, *step = cJSON_GetObjectItemCaseSensitive(rehearsal, "step");
-    char a[32], b[32], c[32];
-    fprintf(out, "%-20s %12s %12s %7s\n", "", "simulated", "measured", "ratio");
-    fprintf(out, "%-20s %12s %12s %7s\n", "step", seconds(a, number(step, "simulated_s")),
-            seconds(b, number(step, "measured_s")), ratio(c, number(step, "ratio")));
+    char label[64];
+    fprintf(out, "%-28s %12s %12s %7s\n", "", "simulated", "measured", "ratio");
+    print_pair(out, "step", number(step, "simulated_s"), number(step, "measured_s"));
     cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(rehearsal, "streams")) {
-        double simulated = number(item, "simulated_busy_s");
-        double measured = number(item, "measured_busy_s");
-        if (simulated > 0)
-            fprintf(out, "%-20s %12s %12s %7s\n", text(item, "name"), seconds(a, simulated),
-                    seconds(b, measured), ratio(c, measured / simulated));
+        if (!(number(item, "simulated_busy_s") > 0))
+            continue;
+        print_pair(out, text(item, "name"), number(item, "simulated_busy_s"),
+                   number(item, "measured_busy_s"));
+        print_pair(out, "  without a kernel beside it", number(item, "simulated_exposed_s"),
+                   number(item, "measured_exposed_s"));
+    }
+    fprintf(out, "\nfurthest from the simulation\n");
+    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(rehearsal, "deviating")) {
+        snprintf(label, sizeof(label), "%s %s %s", text(item, "phase"), text(item, "kind"),
+                 text(item, "unit"));
+        print_pair(out, label, number(item, "simulated_s"), number(item, "measured_s"));
     }
     fprintf(out, "%s\n", text(rehearsal, "note"));
 }

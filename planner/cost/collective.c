@@ -268,6 +268,7 @@ static void apply_fit(const struct cluster *c, const struct shape *s, const stru
                                         .transfer_s = at - latency_s,
                                         .basis = inside ? TIME_FITTED : TIME_EXTRAPOLATED,
                                         .algorithm = "fitted",
+                                        .cores = f->cores,
                                         .wire_bytes_per_s = s->sent_bytes / at};
         return;
     }
@@ -286,6 +287,7 @@ static void apply_fit(const struct cluster *c, const struct shape *s, const stru
     out->latency_s *= ratio;
     out->transfer_s *= ratio;
     out->wire_bytes_per_s /= ratio;
+    out->cores = f->cores;
     out->basis = TIME_EXTRAPOLATED;
 }
 

@@ -22,6 +22,7 @@ struct collective_time {
     double latency_s, transfer_s; // the two parts of seconds
     enum time_basis basis;
     const char *algorithm;   // "ring", "tree", "nvls", "fitted"
+    double cores;            // of a host that the transfer keeps busy, where that was measured
     double wire_bytes_per_s; // demanded rate on the slowest link while it runs
 };
 

@@ -58,6 +58,7 @@ struct cluster_fit {
     struct figure latency_s, busbw_bytes_per_s,
         half_bytes;                              // t = latency + S f / busbw * (1 + sqrt(half / S))
     double min_payload_bytes, max_payload_bytes; // measured range
+    double cores; // of the host that one rank kept busy meanwhile; 0 = not measured
 };
 
 #define CLUSTER_ADAM_SOFTWARES 3

@@ -167,7 +167,8 @@ static bool read_fit(struct json_node n, struct arena *a, struct cluster_fit *fi
                                            "busbw_bytes_per_s",
                                            "half_bytes",
                                            "min_payload_bytes",
-                                           "max_payload_bytes"};
+                                           "max_payload_bytes",
+                                           "cores"};
     const char *name = NULL;
     if (!json_check_keys(n, fit_keys, sizeof fit_keys / sizeof fit_keys[0], e) ||
         !json_get_string(n, "collective", true, &name, e))
@@ -181,7 +182,8 @@ static bool read_fit(struct json_node n, struct arena *a, struct cluster_fit *fi
            gpu_read_figure(n, "busbw_bytes_per_s", a, &fit->busbw_bytes_per_s, e) &&
            json_get_figure(n, "half_bytes", false, a, &fit->half_bytes, e) &&
            json_get_double(n, "min_payload_bytes", false, &fit->min_payload_bytes, e) &&
-           json_get_double(n, "max_payload_bytes", false, &fit->max_payload_bytes, e);
+           json_get_double(n, "max_payload_bytes", false, &fit->max_payload_bytes, e) &&
+           json_get_double(n, "cores", false, &fit->cores, e);
 }
 
 // An object of figures by the recipe's adam_software.
@@ -325,6 +327,8 @@ static void write_fits(cJSON *root, const struct cluster *c) {
         json_add_figure(o, "half_bytes", f->half_bytes);
         json_add_double(o, "min_payload_bytes", f->min_payload_bytes);
         json_add_double(o, "max_payload_bytes", f->max_payload_bytes);
+        if (f->cores > 0)
+            json_add_double(o, "cores", f->cores);
     }
 }
 

@@ -38,7 +38,7 @@ static void add_shapes(cJSON *o, const struct graph_task *t) {
     }
 }
 
-static void add_task(cJSON *list, const struct graph_task *t) {
+static void add_task(cJSON *list, const struct graph_task *t, bool simulated) {
     cJSON *o = json_append_object(list);
     json_add_u64(o, "id", t->id);
     json_add_string(o, "kind", graph_kind_names[t->kind]);
@@ -66,12 +66,18 @@ static void add_task(cJSON *list, const struct graph_task *t) {
     json_add_bool(o, "host_blocking", t->host_blocking);
     json_add_double(o, "issue_s", t->issue_s);
     json_add_double(o, "duration_s", t->duration_s);
+    if (simulated) {
+        json_add_double(o, "start_s", t->start_s);
+        json_add_double(o, "end_s", t->end_s);
+    }
 }
 
 cJSON *graph_to_json(const struct graph *g) {
     cJSON *root = cJSON_CreateObject();
     json_add_string(root, "schema", GRAPH_SCHEMA);
     json_add_u64(root, "ranks", g->ranks);
+    if (g->step_s > 0)
+        json_add_double(root, "step_s", g->step_s);
     cJSON *groups = json_add_array(root, "groups");
     for (size_t i = 0; i < g->group_count; i++) {
         cJSON *o = json_append_object(groups);
@@ -92,7 +98,7 @@ cJSON *graph_to_json(const struct graph *g) {
         cJSON_AddItemToArray(streams, cJSON_CreateString(g->streams[i]));
     cJSON *tasks = json_add_array(root, "tasks");
     for (size_t i = 0; i < g->task_count; i++)
-        add_task(tasks, &g->tasks[i]);
+        add_task(tasks, &g->tasks[i], g->step_s > 0);
     return root;
 }
 
@@ -302,11 +308,11 @@ static bool check_task(struct json_node o, const struct graph_task *t, struct er
 
 static bool read_task(struct json_node o, struct arena *a, const struct graph *g,
                       struct graph_task *t, struct err *e) {
-    static const char *const keys[] = {"id",         "kind",       "stream",    "deps",
-                                       "phase",      "unit",       "m",         "n",
-                                       "k",          "flop",       "bytes",     "dtype",
-                                       "group",      "collective", "direction", "host_blocking",
-                                       "duration_s", "issue_s",    "buffer",    "shapes"};
+    static const char *const keys[] = {
+        "id",     "kind",       "stream",    "deps",          "phase",      "unit",
+        "m",      "n",          "k",         "flop",          "bytes",      "dtype",
+        "group",  "collective", "direction", "host_blocking", "duration_s", "issue_s",
+        "buffer", "shapes",     "start_s",   "end_s"};
     int kind = 0;
     uint64_t shape[3];
     if (!json_is_object(o))
@@ -327,12 +333,14 @@ static bool read_task(struct json_node o, struct arena *a, const struct graph *g
            json_get_double(o, "bytes", true, &t->bytes, e) &&
            json_get_bool(o, "host_blocking", false, &t->host_blocking, e) &&
            json_get_double(o, "issue_s", false, &t->issue_s, e) &&
-           json_get_double(o, "duration_s", true, &t->duration_s, e) && check_task(o, t, e);
+           json_get_double(o, "duration_s", true, &t->duration_s, e) &&
+           json_get_double(o, "start_s", false, &t->start_s, e) &&
+           json_get_double(o, "end_s", false, &t->end_s, e) && check_task(o, t, e);
 }
 
 bool graph_read_node(struct json_node root, struct arena *a, struct graph *out, struct err *e) {
-    static const char *const keys[] = {"schema",  "ranks", "groups", "buffers",
-                                       "streams", "tasks", "command"};
+    static const char *const keys[] = {"schema",  "ranks", "groups",  "buffers",
+                                       "streams", "tasks", "command", "step_s"};
     struct graph g = {0};
     struct json_node list;
     const char *schema = NULL;
@@ -343,7 +351,8 @@ bool graph_read_node(struct json_node root, struct arena *a, struct graph *out, 
     if (strcmp(schema, GRAPH_SCHEMA) != 0)
         return json_fail(root, e, "schema is \"%s\", expected \"" GRAPH_SCHEMA "\"", schema);
     if (!json_check_keys(root, keys, COUNT(keys), e) ||
-        !json_get_u64(root, "ranks", true, &g.ranks, e))
+        !json_get_u64(root, "ranks", true, &g.ranks, e) ||
+        !json_get_double(root, "step_s", false, &g.step_s, e))
         return false;
     if (g.ranks == 0)
         return json_fail(root, e, "ranks must be at least 1");

@@ -52,7 +52,8 @@ struct graph_task {
     enum collective collective; // when kind is GRAPH_COLLECTIVE
     uint32_t buffer;            // for alloc and free; GRAPH_NO_BUFFER = none
     bool host_blocking;         // the host waits for its end before issuing the next
-    double issue_s, duration_s; // predicted
+    double issue_s, duration_s; // predicted, nobody in the way
+    double start_s, end_s;      // as simulated, shared resources included; 0 when step_s is
 };
 
 struct graph_group {
@@ -75,6 +76,7 @@ struct graph {
     size_t stream_count;
     const struct graph_task *tasks;
     size_t task_count;
+    double step_s; // of the whole step as simulated; 0 = not simulated
 };
 
 // Strict: unknown keys, dependencies on later tasks and indices out of range are errors.

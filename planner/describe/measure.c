@@ -62,6 +62,7 @@ static const struct field result_fields[] = {
     RESULT(ceiling_bytes_per_s, FIELD_DOUBLE, false),
     RESULT(flop_per_s, FIELD_DOUBLE, false),
     RESULT(cpu_s_per_io, FIELD_DOUBLE, false),
+    RESULT(cpu_s, FIELD_DOUBLE, false),
     RESULT(sent_bytes, FIELD_DOUBLE, false),
     RESULT(wire_bytes, FIELD_DOUBLE, false),
     RESULT(errors, FIELD_U64, false),

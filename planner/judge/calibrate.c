@@ -16,16 +16,21 @@ static bool is_collective(const struct measure_result *r, enum collective *k) {
            r->group == NULL;
 }
 
+static bool same(const char *x, const char *y) {
+    return x == y || (x && y && strcmp(x, y) == 0);
+}
+
 static struct calibrated_series *series_of(struct calibration *c, enum collective k,
                                            const struct measure_result *r) {
     uint64_t nodes = r->nodes ? r->nodes : 1;
     for (size_t i = 0; i < c->series_count; i++) {
         struct calibrated_series *s = &c->series[i];
-        if (s->collective == k && s->ranks == r->ranks && s->nodes == nodes)
+        if (s->collective == k && s->ranks == r->ranks && s->nodes == nodes &&
+            same(s->algorithm, r->algorithm))
             return s;
     }
-    c->series[c->series_count] =
-        (struct calibrated_series){.collective = k, .nodes = nodes, .ranks = r->ranks};
+    c->series[c->series_count] = (struct calibrated_series){
+        .collective = k, .nodes = nodes, .ranks = r->ranks, .algorithm = r->algorithm};
     return &c->series[c->series_count++];
 }
 
@@ -64,6 +69,7 @@ static struct cluster_fit to_fit(const struct calibrated_series *s, size_t piece
                                    : figure_known(0, PROVENANCE_FITTED, source),
         .min_payload_bytes = l->min_payload_bytes,
         .max_payload_bytes = l->max_payload_bytes,
+        .cores = s->measured_s > 0 ? s->cpu_s / s->measured_s : 0,
     };
 }
 
@@ -76,6 +82,10 @@ static void add_point(struct calibrated_series *s, enum collective k,
         if (s->point_count)
             memcpy(more, s->points, s->point_count * sizeof *more);
         s->points = more;
+    }
+    if (r->cpu_s > 0) {
+        s->cpu_s += r->cpu_s;
+        s->measured_s += r->median_s;
     }
     s->points[s->point_count++] = (struct series_point){
         .sent_bytes = collective_sent_bytes(k, (double)r->payload_bytes, r->ranks),
@@ -103,6 +113,31 @@ static void collect_series(const struct measurement *m, size_t count, struct are
         }
 }
 
+static double largest_payload(const struct calibrated_series *s) {
+    double largest = 0;
+    for (size_t i = 0; i < s->point_count; i++)
+        largest = fmax(largest, s->points[i].payload_bytes);
+    return largest;
+}
+
+// Of two algorithms for one group the one that is faster at large messages counts, as a library
+// chooses.
+static void keep_fastest(struct calibration *c, struct arena *a) {
+    for (size_t i = 0; i < c->series_count; i++)
+        for (size_t k = 0; k < c->series_count; k++) {
+            struct calibrated_series *s = &c->series[i], *other = &c->series[k];
+            if (i == k || s->refused || other->refused || s->collective != other->collective ||
+                s->ranks != other->ranks || s->nodes != other->nodes)
+                continue;
+            double at = fmin(largest_payload(s), largest_payload(other));
+            double sent = collective_sent_bytes(s->collective, at, s->ranks);
+            if (series_fit_seconds(&s->fit, at, sent) > series_fit_seconds(&other->fit, at, sent))
+                s->refused =
+                    arena_printf(a, "slower than %s",
+                                 other->algorithm ? other->algorithm : "the other algorithm");
+        }
+}
+
 static size_t fit_collectives(struct calibration *c, struct arena *a) {
     struct cluster_fit *fits = arena_array(a, 2 * c->series_count + 1, sizeof *fits);
     size_t n = 0;
@@ -113,9 +148,11 @@ static size_t fit_collectives(struct calibration *c, struct arena *a) {
             s->refused = arena_strdup(a, why.text);
             continue;
         }
-        for (size_t k = 0; k < s->fit.piece_count; k++)
-            fits[n++] = to_fit(s, k, a);
     }
+    keep_fastest(c, a);
+    for (size_t i = 0; i < c->series_count; i++)
+        for (size_t k = 0; !c->series[i].refused && k < c->series[i].fit.piece_count; k++)
+            fits[n++] = to_fit(&c->series[i], k, a);
     if (n == 0) // what was fitted before stays
         return 0;
     c->cluster.fits = fits;

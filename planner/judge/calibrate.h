@@ -16,6 +16,8 @@
 struct calibrated_series {
     enum collective collective;
     uint64_t nodes, ranks;
+    const char *algorithm;    // of the measurement; NULL: not stated
+    double cpu_s, measured_s; // sums over points whose CPU time was measured
     struct series_fit fit;
     struct series_point *points;
     size_t point_count;

@@ -16,7 +16,7 @@ struct rate_rule {
     const char *kind, *direction, *algorithm, *backend, *note, *software;
     bool concurrent;
     bool native;   // no import of another tool
-    bool host_gpu; // only where the cluster's "GPU" is the host itself
+    bool host_gpu; // only where the cluster's "GPU" is the host itself: a thread per rank
     const char *path, *unit;
     size_t offset;
     double share; // of the measured rate
@@ -60,7 +60,7 @@ static const struct rate_rule rules[] = {
      .concurrent = true,
      RATE(pcie_switch_bytes_per_s),
      .share = 1},
-    // Rehearsals copy in host memory what would travel to a GPU.
+    // Rehearsals copy in host memory what would travel to a GPU, all ranks at once.
     {.kind = "copy",
      .direction = "h2h",
      .host_gpu = true,
@@ -109,7 +109,7 @@ static bool matches(const struct rate_rule *rule, const struct measure_result *r
            same(rule->backend, r->backend) && holds(rule->note, r->note) &&
            software_is(rule->software, r->software) &&
            (!rule->native || !r->note || !strstr(r->note, "nvbandwidth")) &&
-           (!rule->host_gpu || (host && r->threads < 2));
+           (!rule->host_gpu || (host && r->threads == c->gpus_per_node));
 }
 
 static double value_of(const struct rate_rule *rule, const struct measure_result *r) {
@@ -156,6 +156,8 @@ static void apply(const struct rate_rule *rule, const struct measurement *m, siz
     if (!best)
         return;
     double value = value_of(rule, best);
+    if (rule->host_gpu)
+        value /= (double)c->cluster.gpus_per_node;
     if (rule->concurrent) {
         // A result without a group is the sum over the node's GPUs.
         if (!best->group && c->cluster.gpus_per_node > 0)

@@ -243,9 +243,10 @@ bool step_simulate(const struct step_request *q, struct arena *a, struct step_ti
 
 bool step_graph(const struct step_request *q, struct arena *a, struct graph *out, struct err *e) {
     struct step_builder b;
-    if (!step_build(q, a, &b, e))
+    struct sim_result run;
+    if (!step_build(q, a, &b, e) || !sim_run(b.sim, NULL, a, &run, e))
         return false;
-    step_graph_fill(&b, out);
+    step_graph_fill(&b, &run, out);
     return true;
 }
 

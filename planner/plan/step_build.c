@@ -103,6 +103,20 @@ static void take_waits(struct step_builder *b, enum step_stream stream, struct s
     }
 }
 
+// A rehearsal runs kernels, copies and collectives on the rank's own cores, so they share those
+// instead of multiprocessors and GPU memory; docs/method.md §rehearse.
+static void take_cores(const struct step_builder *b, const struct step_task *t,
+                       struct sim_task *s) {
+    s->demand_count = 0;
+    for (uint32_t i = 0; i < t->demand_count; i++)
+        if (t->demands[i].resource != RESOURCE_SM && t->demands[i].resource != RESOURCE_HBM &&
+            t->demands[i].resource != RESOURCE_CORES)
+            s->demands[s->demand_count++] = t->demands[i];
+    double cores = t->op == OP_CPU_ADAM ? b->host_cores : t->cores > 0 ? t->cores : 1;
+    if (t->seconds > 0 && s->demand_count < SIM_DEMANDS_MAX)
+        s->demands[s->demand_count++] = (struct sim_demand){RESOURCE_CORES, cores / b->host_cores};
+}
+
 uint32_t step_add(struct step_builder *b, const struct step_task *t) {
     struct sim_task s = {
         .stream = t->stream,
@@ -120,6 +134,8 @@ uint32_t step_add(struct step_builder *b, const struct step_task *t) {
             s.deps[s.dep_count++] = t->deps[i];
     take_waits(b, t->stream, &s);
     memcpy(s.demands, t->demands, sizeof s.demands);
+    if (b->host_cores > 0)
+        take_cores(b, t, &s);
     uint32_t id = sim_add(b->sim, &s);
     *meta_slot(b, id) = (struct step_meta){
         .op = (uint8_t)t->op,
@@ -242,6 +258,7 @@ uint32_t step_collective(struct step_builder *b, const struct step_collective *c
     t.high = e->seconds > 0 ? e->high_s / e->seconds : 1;
     t.spans_nodes = g.size > g.ranks_per_node;
     t.latency_bound = e->latency_s > e->transfer_s;
+    t.cores = e->cores;
     double sent = collective_sent_bytes(c->collective, c->payload_bytes, c->size) / t.seconds;
     double *largest = t.spans_nodes ? &b->nic_bytes_per_s : &b->nvlink_bytes_per_s;
     if (isfinite(sent))

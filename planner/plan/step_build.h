@@ -86,6 +86,7 @@ struct step_builder {
                  [STEP_WAITS];      // stream waits to put on its next task, or SIM_NONE
     double steady_bytes;            // allocated between steps, where the memory curve starts
     double persistent;              // elements ZeRO-3 keeps gathered
+    double host_cores;              // of this rank, where the cluster's "GPU" is its host; else 0
     double claim_bytes, free_bytes; // for the next task
     double kept_grad_bytes;         // gradients held until the optimizer is done
     double step_transient_bytes;    // the optimizer's own working memory
@@ -106,6 +107,7 @@ struct step_task {
     struct sim_demand demands[SIM_DEMANDS_MAX];
     uint32_t demand_count;
     bool host_blocking, issue_overlaps;
+    double cores; // that it keeps busy where the "GPU" is the host; 0 = one
     enum collective collective;
     enum dtype dtype;
     enum transfer_group group;

@@ -5,6 +5,7 @@
 #include "plan/step_build.h"
 
 #include <math.h>
+#include <string.h>
 
 static double known(struct figure f, double otherwise) {
     return figure_is_known(f) && f.value > 0 ? f.value : otherwise;
@@ -186,6 +187,8 @@ bool step_builder_init(struct step_builder *b, const struct step_request *q, str
             b->wait[i][k] = SIM_NONE;
     }
     b->activation_copy = b->last_backward = b->before_last_backward = SIM_NONE;
+    if (q->cluster->gpu.vendor != NULL && strcmp(q->cluster->gpu.vendor, "host") == 0)
+        b->host_cores = known(q->cluster->cpu_cores, 1) / (double)b->ranks_per_node;
     b->sim = sim_create(a, STEP_STREAM_COUNT, STEP_RESOURCE_COUNT);
     init_rates(b);
     init_classes(b);

@@ -9,6 +9,7 @@ enum { BUFFER_GATHER, BUFFER_REDUCE, BUFFER_HOST, BUFFER_COUNT };
 
 struct export {
     struct step_builder *b;
+    const struct sim_result *run;
     struct graph *out;
     struct graph_group *groups;
     uint8_t group_kinds[GROUPS_MAX];
@@ -106,7 +107,9 @@ static void fill_task(struct export *x, uint32_t id) {
                              .buffer = GRAPH_NO_BUFFER,
                              .host_blocking = sim_task_blocks_host(b->sim, id),
                              .issue_s = sim_task_issue_s(b->sim, id),
-                             .duration_s = m->exact_s};
+                             .duration_s = m->exact_s,
+                             .start_s = x->run->start_s[id],
+                             .end_s = x->run->finish_s[id]};
     fill_deps(x, id, t);
     if (t->kind == GRAPH_GEMM)
         fill_compute(b, m, t);
@@ -137,6 +140,7 @@ static void fill_buffers(struct export *x, uint32_t count) {
         t.id = i;
         x->tasks[i] = t;
         t.id = x->offset + count + i;
+        t.start_s = t.end_s = x->run->end_s;
         t.kind = GRAPH_FREE;
         t.phase = step_phase_names[STEP_OPTIMIZER];
         x->tasks[t.id] = t;
@@ -145,9 +149,9 @@ static void fill_buffers(struct export *x, uint32_t count) {
     out->buffer_count = BUFFER_COUNT;
 }
 
-void step_graph_fill(struct step_builder *b, struct graph *out) {
+void step_graph_fill(struct step_builder *b, const struct sim_result *run, struct graph *out) {
     uint32_t count = sim_task_count(b->sim);
-    struct export x = {.b = b, .out = out, .offset = BUFFER_COUNT};
+    struct export x = {.b = b, .run = run, .out = out, .offset = BUFFER_COUNT};
     *out =
         (struct graph){.ranks = b->recipe->world * b->recipe->tp * b->recipe->cp * b->recipe->pp};
     x.groups = arena_array(b->arena, GROUPS_MAX, sizeof *x.groups);
@@ -164,4 +168,5 @@ void step_graph_fill(struct step_builder *b, struct graph *out) {
     out->stream_count = STEP_STREAM_COUNT;
     out->tasks = x.tasks;
     out->task_count = (size_t)count + 2 * BUFFER_COUNT;
+    out->step_s = run->end_s;
 }

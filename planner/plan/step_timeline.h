@@ -6,6 +6,7 @@
 
 void step_timeline_fill(struct step_builder *b, const struct sim_result *r,
                         const struct step_account *account, struct step_timeline *out);
-void step_graph_fill(struct step_builder *b, struct graph *out);
+// With the times of `run`, a run of the same graph.
+void step_graph_fill(struct step_builder *b, const struct sim_result *run, struct graph *out);
 // "layers.3", "embed_tokens".
 const char *step_unit_name(const struct step_builder *b, uint32_t unit);

@@ -7,9 +7,10 @@
 #include <math.h>
 
 static const char *title_of(const struct calibrated_series *s, struct arena *a) {
-    return arena_printf(a, "%s, %" PRIu64 " ranks on %" PRIu64 " node%s",
+    return arena_printf(a, "%s, %" PRIu64 " ranks on %" PRIu64 " node%s%s%s",
                         collective_name(s->collective), s->ranks, s->nodes,
-                        s->nodes == 1 ? "" : "s");
+                        s->nodes == 1 ? "" : "s", s->algorithm ? ", " : "",
+                        s->algorithm ? s->algorithm : "");
 }
 
 static void emit_law(cJSON *list, const char *title, const struct series_law *l) {
@@ -131,7 +132,7 @@ void emit_fit_table(const struct calibration *c, struct arena *a, FILE *out) {
         fprintf(out, "\n%-36s %9s ± %6s %11s ± %6s %19s %6s %8s\n", "collective", "latency", "s.e.",
                 "busbw", "s.e.", "measured payloads", "points", "left out");
     for (size_t i = 0; i < c->series_count; i++) {
-        for (size_t k = 0; k < c->series[i].fit.piece_count; k++)
+        for (size_t k = 0; !c->series[i].refused && k < c->series[i].fit.piece_count; k++)
             print_law(&c->series[i], k, a, out);
         if (c->series[i].refused)
             fprintf(out, "%-36s not fitted: %s\n", title_of(&c->series[i], a),

@@ -12,8 +12,13 @@ import tempfile
 
 SKIP = 77
 RATE_MBIT = 200
-BURST = "32kb"  # larger bursts let short messages run faster than the line
+BURST_KB = 32  # at RATE_MBIT; larger bursts let short messages run faster than the line
 TAG = f"sb{os.getpid() % 10000}"
+
+
+def burst(mbit):
+    """The same time at every rate: a smaller bucket is refilled too late to keep a fast line busy."""
+    return f"{max(BURST_KB, round(BURST_KB * mbit / RATE_MBIT))}kb"
 
 
 def command(*words, check=True):
@@ -26,8 +31,9 @@ def command(*words, check=True):
 class Net:
     """`nodes` namespaces at 10.231.0.1, .2, ...; every interface limited to the rate."""
 
-    def __init__(self, nodes, mbit=RATE_MBIT):
-        self.nodes, self.bridge = nodes, f"{TAG}br"
+    def __init__(self, nodes, mbit=RATE_MBIT, own_cores=False, prelude=""):
+        self.nodes, self.bridge, self.own_cores = nodes, f"{TAG}br", own_cores
+        self.prelude = prelude  # shell lines that each rank runs first
         self.names = [f"{TAG}n{i}" for i in range(nodes)]
         try:
             command("ip", "link", "add", self.bridge, "type", "bridge")
@@ -52,7 +58,7 @@ class Net:
     def limit(self, i, mbit):
         """What the node sends. A second bucket on its way in would drop, not only delay."""
         command("ip", "netns", "exec", self.names[i], "tc", "qdisc", "replace", "dev", "eth0",
-                "root", "tbf", "rate", f"{mbit}mbit", "burst", BURST, "latency", "200ms")
+                "root", "tbf", "rate", f"{mbit}mbit", "burst", burst(mbit), "latency", "200ms")
 
     def limit_pair(self, a, b, mbit):
         """Only what a and b send to each other, each way; the rest at the usual rate."""
@@ -61,11 +67,19 @@ class Net:
             command(*tc, "qdisc", "replace", "dev", "eth0", "root", "handle", "1:", "htb",
                     "default", "10")
             command(*tc, "class", "add", "dev", "eth0", "parent", "1:", "classid", "1:10", "htb",
-                    "rate", f"{RATE_MBIT}mbit", "burst", BURST, "cburst", BURST)
+                    "rate", f"{RATE_MBIT}mbit", "burst", burst(0), "cburst", burst(0))
             command(*tc, "class", "add", "dev", "eth0", "parent", "1:", "classid", "1:20", "htb",
-                    "rate", f"{mbit}mbit", "burst", BURST, "cburst", BURST)
+                    "rate", f"{mbit}mbit", "burst", burst(0), "cburst", burst(0))
             command(*tc, "filter", "add", "dev", "eth0", "parent", "1:", "protocol", "ip", "u32",
                     "match", "ip", "dst", f"10.231.0.{other + 1}/32", "flowid", "1:20")
+
+    def pinned(self):
+        """Each node's rank keeps to its own processors, as on machines of its own."""
+        each = os.cpu_count() // self.nodes
+        if not self.own_cores or each == 0:
+            return ""
+        return (f"node=${{SHARDBENCH_NODE##*.}}; node=$((${{node%%/*}} - 1))\n"
+                f"taskset -pc $((node * {each}))-$((node * {each} + {each - 1})) $$ > /dev/null\n")
 
     def close(self):
         for i, name in enumerate(self.names):
@@ -88,7 +102,7 @@ class Net:
             f.write('#!/bin/sh\n# Namespaces share a host name: the address tells nodes apart.\n'
                     'ASAN_OPTIONS=detect_leaks=0; export ASAN_OPTIONS\n'
                     'SHARDBENCH_NODE=$(ip -o -4 addr show eth0 | tr -s " " | cut -d" " -f4)\n'
-                    'export SHARDBENCH_NODE; exec "$@"\n')
+                    'export SHARDBENCH_NODE\n' + self.pinned() + self.prelude + 'exec "$@"\n')
         os.chmod(rank, 0o755)
         words = ["mpirun", "--allow-run-as-root", "-n", str(self.nodes), "--host", hosts,
                  "--bind-to", "none", "--mca", "plm_rsh_agent", agent, "--mca", "btl", "tcp,self",
@@ -186,9 +200,13 @@ def test_slow_pair(folder, nodes):
     assert len(named) == 1 and "ranks 1 and 3" in named[0], err
 
 
+def usable():
+    return os.geteuid() == 0 and command("ip", "netns", "list", check=False)
+
+
 if __name__ == "__main__":
     BENCH = os.path.abspath(sys.argv[1])
-    if os.geteuid() != 0 or not command("ip", "netns", "list", check=False):
+    if not usable():
         print("skipped: network namespaces need root and iproute2")
         sys.exit(SKIP)
     count = int(sys.argv[3]) if len(sys.argv) > 3 else 2 if sys.argv[2] == "bytes" else 4

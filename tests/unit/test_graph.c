@@ -53,6 +53,27 @@ static void a_graph_reads(void **state) {
     arena_destroy(a);
 }
 
+static void simulated_times_survive(void **state) {
+    (void)state;
+    struct arena *a = arena_create();
+    struct graph g, again;
+    struct err e = {0};
+    assert_true(read_text(good, a, &g, &e));
+    assert_true(g.step_s == 0);
+    struct graph_task *tasks = (struct graph_task *)(uintptr_t)g.tasks;
+    tasks[2].start_s = 0.5;
+    tasks[2].end_s = 0.75;
+    g.step_s = 1.25;
+    cJSON *root = graph_to_json(&g);
+    char *text = cJSON_PrintUnformatted(root);
+    assert_true(read_text(text, a, &again, &e));
+    assert_true(again.step_s == 1.25 && again.tasks[2].start_s == 0.5 &&
+                again.tasks[2].end_s == 0.75);
+    free(text);
+    cJSON_Delete(root);
+    arena_destroy(a);
+}
+
 static void writing_and_reading_gives_the_same(void **state) {
     (void)state;
     struct arena *a = arena_create();
@@ -105,6 +126,7 @@ static void broken_graphs_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_graph_reads),
+        cmocka_unit_test(simulated_times_survive),
         cmocka_unit_test(writing_and_reading_gives_the_same),
         cmocka_unit_test(broken_graphs_are_refused),
     };

@@ -55,6 +55,34 @@ static void predicts_by_hand(void **state) {
         assert_true(fabs(start[i] - starts[i]) < 1e-12);
 }
 
+// The planner's own times, where the graph has them.
+static void simulated_times_win(void **state) {
+    struct graph_task timed[COUNT];
+    struct graph g = graph;
+    double start[COUNT], end[COUNT];
+    (void)state;
+    for (int i = 0; i < COUNT; i++) {
+        timed[i] = tasks[i];
+        timed[i].start_s = 0.1 * i;
+        timed[i].end_s = 0.1 * i + 0.25;
+    }
+    g.tasks = timed;
+    g.step_s = 0.7;
+    assert_true(rehearse_predict(&g, start, end) == 0.7);
+    assert_true(start[3] == timed[3].start_s && end[3] == timed[3].end_s);
+}
+
+// Kernels at 0-20 and 20-50 ms; the copy at 20-30 and Adam at 50-55 ms.
+static void exposed_is_what_no_kernel_covers(void **state) {
+    double start[COUNT], end[COUNT];
+    (void)state;
+    rehearse_predict(&graph, start, end);
+    assert_true(fabs(rehearse_exposed_s(&graph, 1, start, end) - 0.005) < 1e-12);
+    start[2] = 0.045, end[2] = 0.055; // half of the copy behind the last kernel
+    assert_true(fabs(rehearse_exposed_s(&graph, 1, start, end) - 0.010) < 1e-12);
+    assert_true(fabs(rehearse_exposed_s(&graph, 0, start, end) - 0.051) < 1e-12); // all its tasks
+}
+
 static void keeps_the_order(void **state) {
     struct arena *a = arena_create();
     struct rehearse_setup s = {.graph = &graph, .folder = ".", .shrink = 0.5};
@@ -64,6 +92,7 @@ static void keeps_the_order(void **state) {
     assert_true(ranks_open(false, &s.ranks, &e));
     struct rehearsal *r = rehearse_create(&s, a, &e);
     assert_non_null(r);
+    rehearse_prepare(r);
     for (int turn = 0; turn < 3; turn++) {
         assert_true(rehearse_step(r, start, end, &step_s, &e));
         for (int i = 0; i < COUNT; i++) {
@@ -84,6 +113,8 @@ static void keeps_the_order(void **state) {
 int main(void) {
     const struct CMUnitTest list[] = {
         cmocka_unit_test(predicts_by_hand),
+        cmocka_unit_test(simulated_times_win),
+        cmocka_unit_test(exposed_is_what_no_kernel_covers),
         cmocka_unit_test(keeps_the_order),
     };
     return cmocka_run_group_tests(list, NULL, NULL);

@@ -163,6 +163,35 @@ static void fsdp2_inner_units_expose_exactly_the_closed_form(void **state) {
     }
 }
 
+// A machine that rehearses on its cores: with one core to a rank everything takes its turn, with
+// enough of them nothing changes.
+static void rehearsals_share_the_cores(void **state) {
+    static const double cores[] = {8, 32};
+    double end_s[2], work_s = 0;
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct fixture f;
+        set_up(&f, STRATEGY_FSDP2);
+        cost.forward_s = 1;
+        cost.backward_s = 2;
+        cost.gather_s = 0.75;
+        cost.reduce_s = 0.5;
+        f.cluster.gpu.vendor = "host";
+        f.cluster.cpu_cores = figure_known(cores[i], PROVENANCE_SPEC, "test");
+        start(&f);
+        step_build_fsdp2(&f.b);
+        sim_resource(f.b.sim, RESOURCE_CORES, 1);
+        finish(&f);
+        end_s[i] = f.run.end_s;
+        work_s = 0;
+        for (uint32_t k = 0; k < sim_task_count(f.b.sim); k++)
+            work_s += f.b.meta[k].exact_s;
+        arena_destroy(f.arena);
+    }
+    assert_near(end_s[0], work_s, 0.01);
+    assert_near(end_s[1], LAYERS * 3.0 + 0.75 + 0.5, 1.6); // only the ends show
+}
+
 static void strategies_meet_their_first_order_forms(void **state) {
     (void)state;
     const enum strategy which[] = {STRATEGY_FSDP2, STRATEGY_FSDP1};
@@ -304,6 +333,7 @@ static void waits_name_what_held_the_step(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fsdp2_inner_units_expose_exactly_the_closed_form),
+        cmocka_unit_test(rehearsals_share_the_cores),
         cmocka_unit_test(strategies_meet_their_first_order_forms),
         cmocka_unit_test(ddp_exposes_the_tail_of_its_reductions),
         cmocka_unit_test(zero2_without_overlap_reduces_in_line),
