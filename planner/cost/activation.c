@@ -20,7 +20,8 @@ struct table {
     size_t count;
     double tokens, element_bytes;
     double split, unsplit; // tensor parallelism: 1/t on sharded tensors, on the others
-    bool compiled, megatron;
+    double stream_bytes;   // per element of the residual stream: fp32 under autocast
+    bool compiled, megatron, autocast;
 };
 
 static double dim(uint64_t v) {
@@ -62,9 +63,10 @@ static void save(struct table *t, const char *name, double bytes_per_token, enum
 }
 
 // A norm's own tensors: its input and what it hands to the layer that reads it.
-static void save_norm(struct table *t, const char *input, const char *output, double width,
-                      bool first) {
-    double e = t->element_bytes, u = t->unsplit;
+// Autocast norms in fp32, then casts once for each of the `readers`, linear layers.
+static void save_norm(struct table *t, const char *input, const char *output, bool first,
+                      double readers) {
+    double e = t->stream_bytes, u = t->unsplit, width = dim(t->m->hidden);
     bool rms = t->m->norm == NORM_RMS && !t->megatron;
     if (t->compiled || !rms)
         save(t, input, e * width * u, first ? KEEP_INPUT : KEEP_PLAIN);
@@ -78,7 +80,7 @@ static void save_norm(struct table *t, const char *input, const char *output, do
         save(t, "norm statistics", 8 * u, KEEP_PLAIN); // mean and reciprocal deviation, fp32
     }
     if (output && !t->compiled)
-        save(t, output, e * width * u, KEEP_PLAIN);
+        save(t, output, (t->autocast ? readers : 1) * t->element_bytes * width * u, KEEP_PLAIN);
 }
 
 static void save_mask(struct table *t, const char *name, double width) {
@@ -181,23 +183,34 @@ static struct table table_start(const struct model *m, const struct recipe *r,
     t.unsplit = r->tp_without_sequence_parallel ? 1 : t.split;
     t.compiled = r->compile; // a stack of fused kernels alone saves what eager saves
     t.megatron = r->stack == STACK_MEGATRON;
+    t.autocast = r->precision == PRECISION_AMP_BF16 && !t.compiled && !t.megatron;
+    t.stream_bytes = t.autocast ? 4 : t.element_bytes;
     return t;
+}
+
+// Linear layers that read one input: separate projections, or 1 where they are joined.
+static double readers(const struct model *m, const char *last, double separate) {
+    for (size_t i = 0; i < m->unit_count; i++)
+        for (size_t k = 0; k < m->units[i].tensor_count; k++)
+            if (m->units[i].kind == UNIT_BLOCK && strstr(m->units[i].tensors[k].name, last))
+                return separate;
+    return 1;
 }
 
 size_t activation_layer(const struct model *m, const struct recipe *r, bool moe,
                         struct saved_tensor *out) {
     struct table t = table_start(m, r, out);
     double h = dim(m->hidden), e = t.element_bytes;
-    save_norm(&t, "attention norm input", "attention input", h, true);
+    save_norm(&t, "attention norm input", "attention input", true, readers(m, "k_proj", 3));
     if (m->kv_lora_rank > 0)
         save_latent_attention(&t);
     else
         save_plain_attention(&t);
     save_mask(&t, "attention residual dropout mask", h);
     if (m->post_norms)
-        save_norm(&t, "post-attention norm input", NULL, h, false);
+        save_norm(&t, "post-attention norm input", NULL, false, 1);
     if (!m->parallel_residual || m->block_norms != 1)
-        save_norm(&t, "MLP norm input", "MLP input", h, false);
+        save_norm(&t, "MLP norm input", "MLP input", false, readers(m, "gate_proj", 2));
     if (moe)
         save_experts(&t);
     else
@@ -208,7 +221,7 @@ size_t activation_layer(const struct model *m, const struct recipe *r, bool moe,
         save(&t, "down output", e * h * t.unsplit, KEEP_OP_ONLY);
     save_mask(&t, "MLP residual dropout mask", h);
     if (m->post_norms)
-        save_norm(&t, "post-MLP norm input", NULL, h, false);
+        save_norm(&t, "post-MLP norm input", NULL, false, 1);
     return t.count;
 }
 
@@ -269,14 +282,14 @@ uint64_t activation_working_bytes(const struct model *m, const struct recipe *r)
 
 uint64_t activation_gradient_bytes(const struct model *m, const struct recipe *r) {
     struct table t = table_start(m, r, NULL);
-    return to_bytes(t.element_bytes * dim(m->hidden) * t.unsplit * t.tokens);
+    return to_bytes(t.stream_bytes * dim(m->hidden) * t.unsplit * t.tokens);
 }
 
 uint64_t activation_embedding_bytes(const struct model *m, const struct recipe *r) {
     struct table t = table_start(m, r, NULL);
     double h = dim(m->hidden), e = t.element_bytes, per_token = 2 * e * h;
     if (m->norm == NORM_RMS && !t.compiled && !t.megatron)
-        per_token = (4 + 2 * e) * h;
+        per_token = (4 + t.stream_bytes + e) * h;
     if (m->dropout > 0 && !t.compiled)
         per_token += h;
     return to_bytes(per_token * t.unsplit * t.tokens);

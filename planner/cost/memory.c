@@ -93,7 +93,7 @@ static bool fill_classes(const struct memory_parts *p, struct memory *out, struc
     out->allocated_peak_bytes = out->phases[out->peak_phase].allocated_bytes;
     for (int k = 0; k <= MEMORY_MASTER; k++)
         out->steady_bytes += out->classes_bytes[k];
-    if (p->recipe->framework == FRAMEWORK_DDP)
+    if (p->recipe->framework == FRAMEWORK_DDP && !p->recipe->gradient_as_bucket_view)
         out->steady_bytes += out->classes_bytes[MEMORY_BUCKET];
     return true;
 }

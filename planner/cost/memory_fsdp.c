@@ -38,7 +38,8 @@ static double bucket_at(const struct walk *w, double done) {
     const struct recipe *r = p->recipe;
     double head = p->sizes.head > 0 ? p->sizes.head : p->sizes.table;
     double waiting = r->embedding_group ? 0 : p->sizes.trainable_fraction * head * p->gather_bytes;
-    double reducing = done > 0 ? w->reduce : 0;
+    bool stands = done > 0 && !recipe_is_fsdp1(r); // FSDP1 drops it within its own hook
+    double reducing = stands ? w->reduce : 0;
     if (r->replica_group > 1 && p->reduce_bytes != p->parameter_bytes)
         reducing += done * w->reduce / p->sizes.shard_degree;
     return waiting + reducing;
@@ -59,17 +60,34 @@ static struct memory_moment block_start(const struct walk *w, double done) {
     return t;
 }
 
-// After it: its activations are gone, all its gradients are there. FSDP1 flattens them once more.
+// FSDP1's hook: the flat gradient, its cast and the output at once.
+static double fsdp1_reduction(const struct memory_parts *p, double elements) {
+    double cast = p->reduce_bytes == p->gather_bytes ? 0 : p->reduce_bytes;
+    double shards = p->sizes.shard_degree;
+    return elements * (p->gather_bytes + cast + (shards > 1 ? p->reduce_bytes / shards : 0));
+}
+
+// After it: its activations are gone, all its gradients are there. FSDP1 joins them into a flat
+// one, then frees the gathered unit before it reduces.
 static struct memory_moment block_end(const struct walk *w, double done) {
     struct memory_moment t = block_start(w, done);
-    double copies = recipe_is_fsdp1(w->p->recipe) ? 2 : 1;
-    t.bucket += copies * w->unit - w->first;
+    double building = w->unit, trained = w->p->sizes.block * w->p->sizes.trainable_fraction;
+    if (recipe_is_fsdp1(w->p->recipe)) {
+        double reducing = fsdp1_reduction(w->p, trained);
+        building = 2 * w->unit;
+        if (reducing > building + w->gathered) {
+            t.gather -= w->gathered;
+            t.side -= w->gathered;
+            building = reducing;
+        }
+    }
+    t.bucket += building - w->first;
     t.activations = w->in->kept * (w->blocks - done - 1) / w->blocks + w->in->output_gradient;
     return t;
 }
 
 // The root last: its gradients become a reduce input. A tied table has two dense gradients (head
-// and look-up) at once, beside the table itself.
+// and look-up) at once, beside the table itself; FSDP1 joins all of them into a flat one.
 static struct memory_moment root_end(const struct walk *w) {
     const struct memory_parts *p = w->p;
     double b = p->gather_bytes, f = p->sizes.trainable_fraction, root = p->sizes.root;
@@ -78,11 +96,14 @@ static struct memory_moment root_end(const struct walk *w) {
     // Gradients are freed once copied in; the output comes after.
     double reducing =
         f * root * (p->reduce_bytes + fmax(b, p->reduce_bytes / p->sizes.shard_degree));
+    if (recipe_is_fsdp1(p->recipe)) {
+        building = memory_gathered_bytes(p) * root + 2 * f * b * root;
+        reducing = fsdp1_reduction(p, f * root);
+    }
     struct memory_moment t = {.grads = p->states[MEMORY_GRADS], .side = p->states[MEMORY_GRADS]};
-    t.gather = memory_gathered_bytes(p) * root;
+    bool builds = building >= reducing; // then the root is still gathered
+    t.gather = builds ? memory_gathered_bytes(p) * root : 0;
     t.bucket = fmax(building, reducing) - t.gather;
-    if (t.bucket < 0)
-        t.bucket = 0;
     if (p->sizes.table + p->sizes.head > 0) // the embedding's part of the root is not reduced yet
         t.grads -= fmin(t.grads, p->parameter_bytes * f * root / p->sizes.shard_degree);
     t.grads = fmax(t.grads, w->in->gradients_before);
@@ -100,8 +121,6 @@ struct memory_moment memory_fsdp_backward(const struct memory_parts *p,
     w.first = p->gather_bytes * p->sizes.block_largest * p->sizes.trainable_fraction;
     w.gathered = memory_gathered_bytes(p) * p->sizes.block;
     w.reduce = p->reduce_bytes * trained;
-    if (recipe_is_fsdp1(p->recipe) && p->reduce_bytes == p->gather_bytes)
-        w.reduce = 0; // reduced from the flat gradient itself
     const double at[] = {0, 1, w.blocks - 2, w.blocks - 1};
     struct memory_moment most = root_end(&w);
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {

@@ -106,27 +106,30 @@ static double kept_units(const struct memory_parts *p) {
     return 0;
 }
 
-// FSDP2 holds the next unit's all-gather output beside the unit in use; FSDP1 holds two units.
+// FSDP2 holds the next unit's all-gather output beside the unit in use. FSDP1 gives a unit back
+// before it gathers the next one, unless it prefetches.
 static double gather_in(const struct memory_parts *p, enum memory_phase phase) {
     const struct recipe *r = p->recipe;
     if (recipe_is_stage3(r))
         return stage3_gather(p);
     bool cast = r->strategy == STRATEGY_FSDP1_NOSHARD && p->gather_bytes < p->parameter_bytes;
-    if (!recipe_gathers(r)) // NO_SHARD computes on a 16-bit copy of everything
-        return dequantised(p) + (cast ? p->gather_bytes * p->sizes.trainable : 0);
+    if (!recipe_gathers(r) && !cast) // NO_SHARD casts unit by unit where others gather
+        return dequantised(p);
     double root = memory_gathered_bytes(p) * p->sizes.root,
            unit = memory_gathered_bytes(p) * unit_elements(p);
     if (phase == PHASE_LOSS)
         return root + kept_units(p) + dequantised(p);
     if (keeps_unsharded(r))
         return root + kept_units(p) + (recipe_is_fsdp2(r) ? unit : 0);
-    double units = 2;
-    if (recipe_is_fsdp1(r) && phase == PHASE_BACKWARD &&
-        r->backward_prefetch == PREFETCH_BACKWARD_NONE)
-        units = 1;
-    if (recipe_is_fsdp1(r) && phase == PHASE_FORWARD && r->forward_prefetch)
-        units = 3;
+    bool ahead = phase == PHASE_FORWARD ? r->forward_prefetch
+                                        : r->backward_prefetch != PREFETCH_BACKWARD_NONE;
+    double units = recipe_is_fsdp1(r) && !ahead ? 1 : 2;
     return root + units * unit + kept_units(p) + dequantised(p);
+}
+
+// DDP's reducer keeps its buckets for ever; as their views, gradients live as long.
+static bool gradients_are_buckets(const struct recipe *r) {
+    return r->framework == FRAMEWORK_DDP && r->gradient_as_bucket_view && !memory_is_megatron(r);
 }
 
 // ---- reduction buffers in backward --------------------------------------------------------------
@@ -142,6 +145,8 @@ static double backward_bucket(const struct memory_parts *p) {
     }
     if (recipe_is_stage3(r)) // the bucket, its flat copy, and the gradient being copied
         return standing_bucket(p) + stage3_flat(p) + largest * p->gather_bytes;
+    if (gradients_are_buckets(r)) // the gradient being copied into its bucket
+        return standing_bucket(p) + largest * dtype_bytes(r->grad_dtype);
     return standing_bucket(p);
 }
 
@@ -149,7 +154,8 @@ static double backward_bucket(const struct memory_parts *p) {
 
 static double gradients_before_backward(const struct memory_parts *p) {
     const struct recipe *r = p->recipe;
-    bool standing = recipe_is_stage3(r) || memory_bf16_optimizer(r) || memory_is_megatron(r);
+    bool standing = recipe_is_stage3(r) || memory_bf16_optimizer(r) || memory_is_megatron(r) ||
+                    gradients_are_buckets(r);
     return standing || r->grad_accum > 1 ? p->states[MEMORY_GRADS] : 0;
 }
 
@@ -168,10 +174,23 @@ static struct memory_moment forward_moment(const struct memory_parts *p) {
         transient = (double)activation_working_bytes(p->model, r) / 2;
     t.grads = gradients_before_backward(p);
     t.activations = blocks_kept(p) + transient;
+    if (recipe_is_fsdp2(r) && p->sizes.block <= 0) // no later unit frees the root's output
+        t.bucket += memory_gathered_bytes(p) * p->sizes.root;
     t.side = recipe_is_stage3(r) || recipe_is_fsdp1(r)
                  ? t.gather
                  : (recipe_is_fsdp2(r) ? p->gather_bytes * unit_elements(p) : 0);
     t.gather += autocast_copies(p);
+    return t;
+}
+
+// FSDP2's first block: the root's all-gather output still stands beside its parameters.
+static struct memory_moment first_block(const struct memory_parts *p) {
+    struct memory_moment t = {.bucket = standing_bucket(p), .grads = gradients_before_backward(p)};
+    double outputs = memory_gathered_bytes(p) * (p->sizes.root + unit_elements(p));
+    t.gather = outputs + dequantised(p);
+    t.bucket += outputs;
+    t.activations = (double)activation_gradient_bytes(p->model, p->recipe); // the block's input
+    t.side = outputs;
     return t;
 }
 
@@ -220,7 +239,8 @@ static struct memory_moment backward_end(const struct memory_parts *p) {
 
 static struct memory_moment backward_moment(const struct memory_parts *p) {
     const struct recipe *r = p->recipe;
-    if (recipe_gathers(r) && !recipe_is_stage3(r) && r->optimizer != OPTIMIZER_NONE) {
+    bool fsdp = recipe_is_fsdp1(r) || recipe_is_fsdp2(r);
+    if (fsdp && r->optimizer != OPTIMIZER_NONE) {
         uint64_t rebuilt = activation_working_bytes(p->model, r);
         struct memory_backward in = {.kept = blocks_kept(p),
                                      .working = (double)rebuilt,
@@ -326,7 +346,7 @@ static void fill_load(struct memory_parts *p) {
 static void fill_checkpoint(struct memory_parts *p) {
     const struct recipe *r = p->recipe;
     struct memory_moment t = {.bucket = standing_bucket(p)};
-    if (recipe_is_stage3(r) || memory_bf16_optimizer(r))
+    if (recipe_is_stage3(r) || memory_bf16_optimizer(r) || gradients_are_buckets(r))
         t.grads = p->states[MEMORY_GRADS];
     if (recipe_is_fsdp1(r) && recipe_gathers(r) && r->full_state_dict)
         t.gather = whole_model(p); // FULL_STATE_DICT without offload keeps every clone
@@ -368,8 +388,10 @@ static double loss_hole(const struct memory_parts *p) {
 }
 
 void memory_phases_fill(struct memory_parts *p) {
-    struct memory_moment t = forward_moment(p);
-    put(p, PHASE_FORWARD, &t);
+    struct memory_moment t = forward_moment(p), first = first_block(p);
+    bool early =
+        recipe_is_fsdp2(p->recipe) && memory_moment_total(&first) > memory_moment_total(&t);
+    put(p, PHASE_FORWARD, early ? &first : &t);
     t = loss_moment(p);
     put(p, PHASE_LOSS, &t);
     t = backward_moment(p);

@@ -190,8 +190,10 @@ static bool read_result(struct json_node o, struct arena *a, struct measure_resu
         return json_fail(o, e, "a result needs \"kind\" and \"backend\"");
     if (isnan(r.median_s) && r.samples > 0)
         measure_summarise(&r, r.samples_s, r.samples, a);
-    if (isnan(r.median_s) && r.errors == 0)
-        return json_fail(o, e, "a result needs \"median_s\" or \"samples_s\"");
+    bool rate = r.algbw_bytes_per_s > 0 || r.busbw_bytes_per_s > 0; // some tools print no time
+    if (isnan(r.median_s) && r.errors == 0 && !rate)
+        return json_fail(o, e,
+                         "a result needs \"median_s\", \"samples_s\" or \"algbw_bytes_per_s\"");
     if (r.median_s <= 0)
         return json_fail(o, e, "\"median_s\" must be above 0");
     *out = r;

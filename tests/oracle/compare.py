@@ -17,6 +17,8 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 CLUSTER = "8xA100-80GB"
 SCALAR_BYTES = 8
+MIB = 1024 * 1024
+MEMORY_LIMIT = 0.03
 COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce", "reduce", "broadcast")
 
 
@@ -124,7 +126,68 @@ def check_deepspeed_calls(program, golden):
         yield case, f"{case['gpus']} ranks, {len(case['calls'])} calls, {size} B", bad
 
 
+def resident(phase, name):
+    return phase[name + "_bytes"]
+
+
+def off(what, ours, theirs, of):
+    """Differences beyond 3 % of the whole."""
+    if abs(ours - theirs) > MEMORY_LIMIT * of:
+        yield f"{what}: plan {ours} B, ran {theirs} B ({(ours - theirs) / of:+.1%} of the peak)"
+
+
+def moment_differences(phase, ran):
+    """A peak, in whole, by state class, gathered, and all else that is under way."""
+    states = ("params", "master", "optimizer")
+    whole = ran["total"]
+    yield from off("peak", phase["allocated_bytes"], whole, whole)
+    parts = {name: (resident(phase, name), ran.get(name, 0)) for name in (*states, "gather")}
+    for name, (ours, theirs) in parts.items():
+        yield from off(name, ours, theirs, whole)
+    rest = [total - sum(p[i] for p in parts.values()) for i, total in
+            enumerate((phase["allocated_bytes"], whole))]
+    yield from off("gradients, buckets and activations", *rest, whole)
+
+
+def memory_differences(memory, case):
+    phases = {p["phase"]: p for p in memory["phases"]}
+    # The loss's own backward counts as loss here, as backward in the run: one peak over all three.
+    pass_ours = max((phases[k] for k in ("forward", "loss", "backward")),
+                    key=lambda p: p["allocated_bytes"])
+    pass_ran = max((case["peaks"][k] for k in ("forward", "backward")), key=lambda p: p["total"])
+    yield from moment_differences(pass_ours, pass_ran)
+    yield from moment_differences(phases["step"], case["peaks"]["step"])
+    for name in ("params", "grads", "optimizer", "master"):
+        ran = case["after_backward"].get(name, 0)
+        yield from off(name + " after backward", memory[name + "_bytes"], ran, max(ran, 1))
+
+
+def memory_row(memory, case):
+    ran = max(p["total"] for p in case["peaks"].values())
+    ours = memory["allocated_peak_bytes"]
+    return f"{ran / MIB:.1f} | {ours / MIB:.1f} | {ours / ran - 1:+.1%}"
+
+
+def check_torch_memory(program, golden):
+    for case in golden["cases"]:
+        memory = plan(program, case, golden["gpus"])["memory"]
+        yield case, memory_row(memory, case), list(memory_differences(memory, case))
+
+
+def check_deepspeed_memory(program, golden):
+    for case in golden["cases"]:
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "ds_config.json")
+            json.dump(case["config"], open(path, "w"))
+            case["options"] = ["--config", path, "--seq", str(golden["seq"])]
+            memory = plan(program, case, case["gpus"])["memory"]
+        case["options"] = [case["name"]]
+        yield case, memory_row(memory, case), list(memory_differences(memory, case))
+
+
 CHECKS = {
+    "torch_memory": check_torch_memory,
+    "deepspeed_memory": check_deepspeed_memory,
     "torch_collectives": check_torch_collectives,
     "deepspeed_calls": check_deepspeed_calls,
 }

@@ -77,7 +77,7 @@ def settings(case):
     return c
 
 
-def train(case, recorder_of):
+def engine_of(case, **optimizer_options):
     import deepspeed
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -91,9 +91,20 @@ def train(case, recorder_of):
             model = build()
     else:
         model = build()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=ds_config)
-    recorder = recorder_of()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, **optimizer_options)
+    return deepspeed.initialize(model=model, optimizer=optimizer, config=ds_config)[0]
+
+
+recorders = []
+
+
+def train(case):
+    from deepspeed.comm import comm
+
+    engine = engine_of(case)
+    if not recorders:
+        recorders.append(Recorder(comm.cdb))
+    recorder = recorders[0]
     tokens = torch.zeros(1, 8, dtype=torch.long)
     for step in range(STEPS):
         recorder.on = step == STEPS - 1
@@ -106,7 +117,7 @@ def train(case, recorder_of):
     return calls
 
 
-def rank_main(rank, world, cases, out):
+def rank_main(rank, world, cases, out, each):
     import warnings
 
     warnings.filterwarnings("ignore")
@@ -120,20 +131,11 @@ def rank_main(rank, world, cases, out):
     # An extension for CPU inference that would be compiled now.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     deepspeed.init_distributed(dist_backend="gloo", verbose=False)
-    shared = []
-
-    def recorder_of():
-        from deepspeed.comm import comm
-
-        if not shared:
-            shared.append(Recorder(comm.cdb))
-        return shared[0]
-
     results = []
     for case in cases:
-        results.append(train(case, recorder_of))
+        results.append(each(case))
         if rank == 0:
-            print(world, case["name"], len(results[-1]), file=sys.stderr, flush=True)
+            print(world, case["strategy"], case["name"], file=sys.stderr, flush=True)
     if rank == 0:
         json.dump(results, open(out, "w"))
     torch.distributed.destroy_process_group()
@@ -194,28 +196,40 @@ def dump(out):
     return re.sub(call, r"[\1, \2, \3, \4]", json.dumps(out, indent=1))
 
 
-def main():
+def run(wanted, worlds, each):
+    """`each(case)` of rank 0, for every number of ranks and case; JSON's own types only."""
+    for world in worlds:
+        path = f"/tmp/deepspeed_oracle_{os.getpid()}_{world}.json"
+        # Forked: the imports above are most of the work.
+        mp.start_processes(
+            rank_main, (world, wanted, path, each), nprocs=world, start_method="fork"
+        )
+        with open(path) as f:
+            results = json.load(f)
+        os.remove(path)
+        yield from ((world, case, result) for case, result in zip(wanted, results))
+
+
+def versions():
     import deepspeed
     import transformers
     from transformers import LlamaForCausalLM  # noqa: F401, loaded before the ranks fork
 
-    file, *only = sys.argv[1:]  # DeepSpeed's log goes to stdout
-    wanted = [c for c in cases() if not only or c["strategy"] in only or c["name"] in only]
-    versions = {
+    return {
         "torch": torch.__version__,
         "deepspeed": deepspeed.__version__,
         "transformers": transformers.__version__,
     }
-    out = {"versions": versions, "cases": []}
-    for world in (2, 4):
-        path = f"/tmp/deepspeed_calls_{os.getpid()}_{world}.json"
-        # Forked: the imports above are most of the work.
-        mp.start_processes(rank_main, (world, wanted, path), nprocs=world, start_method="fork")
-        for case, calls in zip(wanted, json.load(open(path))):
-            row = {k: case[k] for k in ("name", "model", "strategy")}
-            row.update(gpus=world, config=settings(case), calls=calls)
-            out["cases"].append(row)
-        os.remove(path)
+
+
+def main():
+    file, *only = sys.argv[1:]  # DeepSpeed's log goes to stdout
+    wanted = [c for c in cases() if not only or c["strategy"] in only or c["name"] in only]
+    out = {"versions": versions(), "cases": []}
+    for world, case, calls in run(wanted, (2, 4), train):
+        row = {k: case[k] for k in ("name", "model", "strategy")}
+        row.update(gpus=world, config=settings(case), calls=calls)
+        out["cases"].append(row)
     with open(file, "w") as f:
         f.write(dump(out) + "\n")
 

@@ -40,11 +40,14 @@ VARIANTS = [("full", 64), ("full", 512), ("full", 4096), ("tied", 64), ("tied", 
             ("recompute", 64), ("recompute", 1024)]
 
 
-def sharded(variant):
-    model = Decoder(dict(MODEL, tie_word_embeddings=variant == "tied"))
-    mesh = init_device_mesh("cpu", (WORLD,))
+def mesh_of(variant):
     if variant == "hsdp":
-        mesh = init_device_mesh("cpu", (2, WORLD // 2), mesh_dim_names=("replicate", "shard"))
+        return init_device_mesh("cpu", (2, WORLD // 2), mesh_dim_names=("replicate", "shard"))
+    return init_device_mesh("cpu", (WORLD,))
+
+
+def sharded(variant, mesh):
+    model = Decoder(dict(MODEL, tie_word_embeddings=variant == "tied"))
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     if variant == "recompute":
         model.layers = torch.nn.ModuleList(checkpoint_wrapper(x) for x in model.layers)
@@ -55,8 +58,9 @@ def sharded(variant):
 
 
 def peak(variant, seq):
+    mesh = mesh_of(variant)  # reads its ranks: not with fake tensors
     with FakeTensorMode():
-        model = sharded(variant)
+        model = sharded(variant, mesh)
         optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
         tokens = torch.randint(0, MODEL["vocab_size"], (1, seq))
         tracker = FSDPMemTracker(model, optimizer)

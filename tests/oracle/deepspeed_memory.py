@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Bytes that DeepSpeed's ZeRO holds in a steady step on CPU ranks, storage by storage.
+
+usage: deepspeed_memory.py OUT.json [--places] [STRATEGY or case...]
+"""
+import json
+import sys
+
+import torch
+
+from deepspeed_calls import engine_of, run, settings, versions
+from ledger import Ledger, classes
+
+RANKS = 4
+SEQ = 64
+STEPS = 3
+PLACES = {
+    "partition_parameters.py:_all_gather_coalesced": "gather",
+    "partition_parameters.py:all_gather_coalesced": "gather",
+    "partition_parameters.py:_all_gather_dtype": "gather",
+    "partition_parameters.py:wait": "gather",
+    "utils.py:instrument_w_nvtx": "gather",
+}
+
+
+def tensors(x):
+    """The tensors inside lists, dictionaries and DeepSpeed's bucket records."""
+    if isinstance(x, torch.Tensor):
+        return [x]
+    if isinstance(x, dict):
+        x = list(x.values())
+    if isinstance(x, (list, tuple)):
+        return [t for y in x for t in tensors(y)]
+    return tensors(x.buffer) if hasattr(x, "buffer") else []
+
+
+def name_states(ledger, engine):
+    zero = engine.optimizer
+    held = list(engine.module.parameters())
+    if hasattr(held[0], "ds_tensor"):
+        ledger.name([p.ds_tensor for p in held], "params")
+    else:
+        ledger.name(held, "params")
+    # BF16_Optimizer keeps the other names.
+    for name, label in (("single_partition_of_fp32_groups", "master"),
+                        ("fp32_partitioned_groups_flat", "master"),
+                        ("fp32_groups_flat_partition", "master"),
+                        ("grad_partitions_flat_buffer", "grads"), ("averaged_gradients", "grads"),
+                        ("fp32_groups_gradients_flat", "grads"), ("ipg_buckets", "bucket")):
+        ledger.name(tensors(getattr(zero, name, None)), label)
+    ledger.name([p.grad for p in held], "grads")
+    ledger.name(tensors(list(getattr(zero, "optimizer", zero).state.values())), "optimizer")
+
+
+def step(ledger, engine, case):
+    tokens = torch.zeros(1, SEQ, dtype=torch.long)
+    for _ in range(case["accumulate"]):
+        ledger.enter("forward")
+        loss = engine(input_ids=tokens, labels=tokens, use_cache=False).loss
+        ledger.enter("backward")
+        engine.backward(loss)
+        name_states(ledger, engine)
+        after = ledger.account()
+        ledger.enter("step")
+        engine.step()
+        ledger.enter(None)
+    name_states(ledger, engine)
+    return after
+
+
+def record(case):
+    with Ledger() as ledger:
+        engine = engine_of(case, fused=True)  # as DeepSpeed's own FusedAdam: no passing lists
+        for _ in range(STEPS):
+            ledger.peaks.clear()
+            after = step(ledger, engine, case)
+        engine.destroy()
+    if "--places" in sys.argv and torch.distributed.get_rank() == 0:
+        for phase, (total, account) in ledger.peaks.items():
+            rows = sorted(account.items(), key=lambda x: -x[1])[:16]
+            print(case["strategy"], phase, total, *rows, sep="\n  ", file=sys.stderr)
+    return {"after_backward": classes(after, PLACES),
+            "peaks": {k: classes(v[1], PLACES) for k, v in ledger.peaks.items()}}
+
+
+def cases():
+    bf16 = {"bf16": {"enabled": True}}
+
+    def one(name, strategy, accumulate=1, other=None, **zero):
+        return {"name": name, "strategy": strategy, "model": "blocks", "accumulate": accumulate,
+                "other": other or bf16, "zero": {"stage": int(strategy[-1]), **zero}}
+
+    small = {"reduce_bucket_size": 500000}
+    for s in ("zero1", "zero2"):
+        yield one("buckets", s, **small)
+        yield one("accumulation", s, accumulate=2, **small)
+        yield one("not contiguous", s, contiguous_gradients=False, **small)
+        yield one("fp32", s, other={"bf16": {"enabled": False}}, **small)
+    fp32_sum = {**bf16, "data_types": {"grad_accum_dtype": "fp32"}}
+    yield one("fp32 accumulation", "zero1", other=fp32_sum, accumulate=2, **small)
+    narrow = {**small, "stage3_prefetch_bucket_size": 500000, "stage3_max_live_parameters": 2000000,
+              "stage3_max_reuse_distance": 0, "stage3_param_persistence_threshold": 1000}
+    yield one("narrow", "zero3", **narrow)
+    yield one("all live", "zero3", **{**narrow, "stage3_max_live_parameters": 10**9})
+    yield one("sub-groups", "zero3", sub_group_size=600000, **narrow)
+    yield one("accumulation", "zero3", accumulate=2, **narrow)
+
+
+def main():
+    file, *only = [a for a in sys.argv[1:] if not a.startswith("--")]
+    wanted = [c for c in cases() if not only or c["strategy"] in only or c["name"] in only]
+    out = {"versions": versions(), "seq": SEQ, "cases": []}
+    for world, case, result in run(wanted, (RANKS,), record):
+        row = {k: case[k] for k in ("name", "model", "strategy")}
+        out["cases"].append({**row, "gpus": world, "config": settings(case), **result})
+    with open(file, "w") as f:
+        json.dump(out, f, indent=1)
+        f.write("\n")
+
+
+if __name__ == "__main__":
+    main()
