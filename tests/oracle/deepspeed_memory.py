@@ -12,7 +12,7 @@ import torch
 from deepspeed_calls import engine_of, run, settings, versions
 from ledger import Ledger, classes
 
-RANKS = 4
+RANKS = 2
 SEQ = 64
 STEPS = 3
 PLACES = {

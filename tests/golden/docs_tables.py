@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of docs/validation.md equal what the program and the goldens say today.
+
+usage: docs_tables.py [--write]     (--write puts today's figures into its rows)
+"""
+import collections
+import json
+import os
+import subprocess
+import sys
+
+PROGRAM = os.environ["SHARDPLAN_PROGRAM"]
+ROOT = os.environ["SHARDPLAN_SOURCE_ROOT"]
+DOCUMENT = os.path.join(ROOT, "docs", "validation.md")
+GIB, MIB = 2**30, 2**20
+
+
+def load(*path):
+    with open(os.path.join(ROOT, *path)) as f:
+        return json.load(f)
+
+
+def golden(name):
+    return load("tests", "oracle", "golden", name + ".json")
+
+
+def program(*words):
+    done = subprocess.run([PROGRAM, *words, "--json", "-", "--quiet"], capture_output=True, text=True)
+    if done.returncode not in (0, 1):
+        raise SystemExit(done.stderr)
+    return json.loads(done.stdout)
+
+
+def validated():
+    return program("validate", os.path.join(ROOT, "tests", "fixtures", "validation", "memory_runs.json"))
+
+
+def memory_rows():
+    for r in validated()["rows"]:
+        if r["metric"] == "memory" and r["scored"]:
+            span = f"{r['low'] / GIB:.1f}–{r['high'] / GIB:.1f}" if r["low"] else "–"
+            yield (f"| {r['id']} |", f"| {r['measured'] / GIB:.2f} | {r['predicted'] / GIB:.2f} | "
+                   f"{span} | {r['predicted'] / r['measured'] - 1:+.1%} |".replace("%", " %"))
+
+
+def memory_scores():
+    m = validated()["memory"]
+    yield (f"Mean over rows {m['mape'] * 100:.2f} %, mean of the sources' means "
+           f"{m['macro_mape'] * 100:.2f} %.", "")
+
+
+def peers_row(case):
+    """`case` as the table writes it: model, N GPUs, strategy, recomputation."""
+    model, gpus, strategy, recompute = (w.strip() for w in case.split(","))
+    words = ["plan", model, "dgx-a100", "--nodes", str(int(gpus.split()[0]) // 8), "--seq", "4096",
+             "--strategy", strategy, "--recompute", recompute]
+    if strategy == "ddp":
+        words += ["--set", "recipe.gradient_as_bucket_view=true", "--set", "recipe.optimizer_fused=true"]
+    m = program(*words)["plans"][0]["memory"]
+    states, activations, peak = (m[k] / GIB for k in ("steady_bytes", "activations_bytes",
+                                                      "allocated_peak_bytes"))
+    return f"{states:.1f} / {activations:.1f} / **{peak:.1f}**"
+
+
+def saved_tensor_rows():
+    names = ["Llama, grouped keys, flash attention, bf16", "the same in fp32",
+             "Llama, math attention, bf16", "GPT-2, flash attention, dropout, bf16",
+             "GPT-2, math attention, dropout, bf16"]
+    for name, case in zip(names, golden("saved_tensors")["cases"]):
+        yield f"| {name} |", f"| {case['bytes_per_token']:.0f} | {case['bytes_per_token']:.0f} |"
+
+
+def call_rows():
+    for file, title in (("torch_collectives", "torch, 8 ranks"),
+                        ("deepspeed_calls", "DeepSpeed, 2 and 4 ranks")):
+        sums = collections.OrderedDict()
+        for c in golden(file)["cases"]:
+            s = sums.setdefault(c["strategy"], [0, 0, 0])
+            s[0] += 1
+            s[1] += len(c["calls"])
+            s[2] += sum(x[3] for x in c["calls"])
+        for strategy, (cases, calls, size) in sums.items():
+            yield f"| {title} | {strategy} |", f"| {cases} | {calls} | {size} |"
+
+
+def case_counts():
+    cases = load("tests", "cases", "plan_cases.json")
+    checks = load("tests", "cases", "check_cases.json")["cases"]
+    plan = {c["id"] for c in cases["cases"]}
+    other = sorted({c["id"] for c in checks} - plan)
+    yield (f"{len(plan)} reported cases are held as runs and checks in", "")
+    yield (f"{len(cases['not_answered_by_plan'])} more are listed there with", "")
+    yield (f"{len(checks)} cases are held to `check` and `explain` in", "")
+    yield (", ".join(other) + ".", "")
+
+
+def oracle_rows():
+    """compare.py's own table of the memory oracles."""
+    compare = os.path.join(ROOT, "tests", "oracle", "compare.py")
+    for name in ("torch_memory", "deepspeed_memory"):
+        path = os.path.join(ROOT, "tests", "oracle", "golden", name + ".json")
+        done = subprocess.run([sys.executable, compare, "--table", PROGRAM, path],
+                              capture_output=True, text=True)
+        for line in done.stdout.splitlines():
+            yield line, ""
+
+
+def renewed(line, start, rest):
+    """The line with its last cells put right: those between `start` and `rest` stay."""
+    between = line[len(start):].split("|")[: -1 - (rest.count("|") - 1)]
+    return start + "|".join(between) + rest
+
+
+def main():
+    text = open(DOCUMENT).read()
+    wrong = []
+    for rows in (memory_rows, memory_scores, saved_tensor_rows, call_rows, case_counts):
+        for start, rest in rows():
+            match = [x for x in text.splitlines() if start in x]
+            if not any(rest.strip("| ") in x for x in match):
+                wrong.append(f"{rows.__name__}: {start} … {rest}")
+                if rest and len(match) == 1:
+                    text = text.replace(match[0], renewed(match[0], start, rest))
+    section = text.split("\n## Peers\n", 1)[1].split("\n## ", 1)[0]
+    seen = 0
+    for line in section.splitlines():
+        if line.startswith("| llama-"):
+            case, ours = (x.strip() for x in line.split("|")[1:3])
+            seen += 1
+            today = peers_row(case)
+            if today != ours:
+                wrong.append(f"peers: {case}: {ours}, today {today}")
+                text = text.replace(f"| {case} | {ours} |", f"| {case} | {today} |")
+    if seen < 30:
+        wrong.append(f"peers: only {seen} rows")
+    if "--write" in sys.argv:
+        open(DOCUMENT, "w").write(text)
+    print(*wrong, sep="\n")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
