@@ -142,8 +142,8 @@ static uint64_t slice_calls(double at, double end, double bucket, double partiti
     return calls + (held > 0);
 }
 
-struct large { // parameters larger than a bucket
-    double elements;
+struct large {               // parameters larger than a bucket
+    double elements, padded; // padded: each to the shard group
     uint64_t count, calls;
 };
 
@@ -158,6 +158,7 @@ static struct large large_parameters(const struct memory_parts *p) {
                     double n = (double)tensor_numel(&m->units[i].tensors[j]);
                     if (n > bucket) {
                         sum.elements += n;
+                        sum.padded += ceil(n / p->sizes.shard_degree) * p->sizes.shard_degree;
                         sum.count++;
                         sum.calls += slice_calls(at, at + n, bucket, p->sizes.owned);
                     }
@@ -238,7 +239,7 @@ static void stage3_gradients(struct volume_parts *v) {
             v->accumulate * p->reduce_bytes * (p->sizes.trainable - share * large.elements);
         add(v, all, "backward", "gradients", COLLECTIVE_ALL_REDUCE);
         t.count = v->accumulate * (double)large.count;
-        rest = share * large.elements;
+        rest = share * large.padded;
     }
     t.payload_bytes = v->accumulate * p->reduce_bytes * rest;
     add(v, t, "backward", "gradients", COLLECTIVE_REDUCE_SCATTER);
@@ -305,8 +306,9 @@ static void stage3(struct volume_parts *v) {
     double split = 1 / ((double)(r->tp ? r->tp : 1) * (double)(r->pp ? r->pp : 1)),
            g = v->accumulate;
     double adapters = r->lora_rank > 0 ? p->sizes.trainable : 0;
-    double forward = split * (double)z->forward_elements + adapters;
-    double backward = split * (double)z->backward_elements + adapters;
+    struct zero3_padding more = zero3_padding(z, (uint64_t)p->sizes.shard_degree);
+    double forward = split * ((double)z->forward_elements + more.forward) + adapters;
+    double backward = split * ((double)z->backward_elements + more.backward) + adapters;
     double calls = (double)z->forward_calls, back_calls = (double)(z->calls - z->forward_calls);
     bool hpz = r->strategy == STRATEGY_ZEROPP && r->hpz;
     if (hpz) { // one global gather after a step; everything later inside the secondary group
@@ -318,7 +320,7 @@ static void stage3(struct volume_parts *v) {
     stage3_gather(v, "backward", g * backward, g * back_calls, hpz);
     stage3_gradients(v);
     norms(v, (r->clip > 0 ? sub_groups(p) : 0) + (r->param_dtype == DTYPE_FP16 ? 1 : 0));
-    stage3_gather(v, "step", split * (double)z->persistent_elements,
+    stage3_gather(v, "step", split * ((double)z->persistent_elements + more.persistent),
                   (double)z->persistent_parameters, false);
 }
 

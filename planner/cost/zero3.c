@@ -22,9 +22,9 @@ struct event {
 
 struct parameter {
     uint64_t numel;
-    uint32_t module;
-    int64_t gather; // number of the gather that brought it last; -1 = none
-    int64_t recent; // last trace step at which the queue held it; -1 = none yet
+    uint32_t module, size; // size: index into the traffic's; ZERO3_SIZES_MAX = not listed
+    int64_t gather;        // number of the gather that brought it last; -1 = none
+    int64_t recent;        // last trace step at which the queue held it; -1 = none yet
     bool persistent, available;
 };
 
@@ -331,6 +331,44 @@ static void mark_persistent(struct trace *t, const struct recipe *r, struct zero
     out->persistent_elements = total;
 }
 
+static uint32_t size_of(struct zero3_traffic *out, uint64_t numel) {
+    uint32_t k = 0;
+    while (k < out->size_count && out->sizes[k].numel != numel)
+        k++;
+    if (k == out->size_count && k < ZERO3_SIZES_MAX)
+        out->sizes[out->size_count++].numel = numel;
+    return k;
+}
+
+// A model has a dozen sizes; beyond the list parameters count without padding.
+static void list_sizes(struct trace *t, struct zero3_traffic *out) {
+    for (uint32_t i = 0; i < t->parameter_count; i++) {
+        struct parameter *p = &t->parameters[i];
+        p->size = size_of(out, p->numel);
+        if (p->persistent && p->size < ZERO3_SIZES_MAX)
+            out->sizes[p->size].persistent++;
+    }
+}
+
+static void count_size(struct zero3_traffic *out, const struct parameter *p, bool backward) {
+    if (p->size >= ZERO3_SIZES_MAX)
+        return;
+    struct zero3_size *s = &out->sizes[p->size];
+    *(backward ? &s->backward : &s->forward) += 1;
+}
+
+struct zero3_padding zero3_padding(const struct zero3_traffic *t, uint64_t ranks) {
+    struct zero3_padding out = {0};
+    for (uint32_t k = 0; k < t->size_count && ranks > 1; k++) {
+        const struct zero3_size *s = &t->sizes[k];
+        double extra = (double)((ranks - s->numel % ranks) % ranks);
+        out.forward += extra * s->forward;
+        out.backward += extra * s->backward;
+        out.persistent += extra * s->persistent;
+    }
+    return out;
+}
+
 // Next (parameter, step) of the recorded trace, or NULL at its end.
 static struct parameter *queue_pop(struct trace *t, uint32_t *step) {
     while (t->cursor_step < t->order_count) {
@@ -364,6 +402,7 @@ static uint64_t demand_fetch(struct trace *t, const struct module *m, struct zer
         if (!t->parameters[i].available) {
             t->parameters[i].available = true;
             t->parameters[i].gather = (int64_t)out->calls;
+            count_size(out, &t->parameters[i], backward);
             need += t->parameters[i].numel;
         }
     count_gather(t, out, need, backward);
@@ -402,6 +441,7 @@ static uint64_t prefetch(struct trace *t, const struct recipe *r, struct zero3_t
         if (!p->available) {
             p->available = true;
             p->gather = (int64_t)out->calls;
+            count_size(out, p, backward);
             taken += (int64_t)p->numel;
         }
     }
@@ -479,6 +519,7 @@ bool zero3_observe(const struct model *m, const struct recipe *r, struct arena *
                        m->name ? m->name : "model");
     record(&t, r);
     mark_persistent(&t, r, &result);
+    list_sizes(&t, &result);
     for (uint32_t i = 0; i < t.parameter_count; i++)
         if (t.parameters[i].numel > result.largest_parameter_elements)
             result.largest_parameter_elements = t.parameters[i].numel;

@@ -11,7 +11,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+// Gathers of the parameters of one size: padding depends on the group, the replay does not.
+#define ZERO3_SIZES_MAX 24
+struct zero3_size {
+    uint64_t numel;
+    uint32_t forward, backward, persistent; // gathers in one micro-step; persistent parameters
+};
+
 struct zero3_traffic {
+    struct zero3_size sizes[ZERO3_SIZES_MAX];
+    uint32_t size_count;
     uint64_t forward_elements, backward_elements; // gathered in one steady micro-step
     uint64_t calls, forward_calls;                // all-gather calls
     uint64_t peak_live_elements;                  // non-persistent elements gathered at once
@@ -41,6 +50,12 @@ bool zero3_simulate(const struct model *m, const struct recipe *r, struct arena 
 // The same, reporting every pre-hook of the micro-step to `watch`.
 bool zero3_observe(const struct model *m, const struct recipe *r, struct arena *scratch,
                    const struct zero3_watch *watch, struct zero3_traffic *out, struct err *e);
+
+// Elements by which gathering each parameter padded to a multiple of `ranks` exceeds the traffic's.
+struct zero3_padding {
+    double forward, backward, persistent;
+};
+struct zero3_padding zero3_padding(const struct zero3_traffic *t, uint64_t ranks);
 
 // The recipe's memo (recipe.zero3) when it has one, else zero3_simulate.
 bool zero3_lookup(const struct model *m, const struct recipe *r, struct arena *scratch,
