@@ -79,6 +79,9 @@ struct backend {
     // counted on wires). Called on every rank, before the first iteration (r->iterations is 0) and
     // after the last. Text must live as long as the process. NULL: nothing to add.
     void (*describe)(void *state, struct measure_result *r);
+
+    // How many take part in a collective of everybody. NULL: the ranks of this run, one each.
+    uint64_t (*peers)(void *state);
 };
 
 // Every backend of this build, NULL-terminated; missing dependencies leave their backend out.

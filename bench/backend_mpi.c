@@ -8,6 +8,7 @@
 
 #include "base/units.h"
 #include "bench/clock.h"
+#include "bench/groups.h"
 #include "bench/inventory.h"
 #include "bench/ranks.h"
 #include "bench/ring.h"
@@ -119,29 +120,13 @@ static bool choose_type(struct mpi_state *s, enum dtype dtype, struct err *e) {
     }
 }
 
-// Which group `rank` belongs to; MPI_UNDEFINED: none. Groups of neighbours, or strided ones.
-static int color_of(const struct mpi_state *s, uint32_t rank) {
-    const struct bench_point *p = s->point;
-    if (p->paired)
-        return rank == p->first || rank == p->second ? 0 : MPI_UNDEFINED;
-    if (p->left_out > 0)
-        return rank == p->left_out - 1 ? MPI_UNDEFINED : 0;
-    if (p->group_size == 0)
-        return 0;
-    uint64_t stride = p->group_stride ? p->group_stride : 1, block = p->group_size * stride;
-    uint64_t whole = (uint64_t)s->ranks->count / block * block;
-    return rank < whole ? (int)(rank / block * stride + rank % stride) : MPI_UNDEFINED;
-}
-
 static void choose_members(struct mpi_state *s) {
-    int mine = color_of(s, s->world_rank);
-    uint32_t n = 0;
-    for (uint32_t r = 0; r < (uint32_t)s->ranks->count; r++)
-        if (mine != MPI_UNDEFINED && color_of(s, r) == mine)
-            s->members[n++] = r;
-    MPI_Comm_split(MPI_COMM_WORLD, mine, s->ranks->rank, &s->comm);
+    uint64_t count = (uint64_t)s->ranks->count, mine = groups_of(s->point, count, s->world_rank);
+    uint32_t n = groups_list(s->point, count, mine, s->members);
+    MPI_Comm_split(MPI_COMM_WORLD, mine == GROUPS_NONE ? MPI_UNDEFINED : (int)mine, s->ranks->rank,
+                   &s->comm);
     s->ring.rank = -1;
-    s->ring.count = mine == MPI_UNDEFINED ? 1 : (int)n;
+    s->ring.count = mine == GROUPS_NONE ? 1 : (int)n;
     if (s->comm != MPI_COMM_NULL)
         MPI_Comm_rank(s->comm, &s->ring.rank);
 }

@@ -24,6 +24,8 @@ const struct backend *command_backend(struct run *r, const char *const *names, s
             continue;
         err_clear(&why);
         if (b->open(&config, &state, &why)) {
+            if (b->peers != NULL)
+                r->rank_count = b->peers(state);
             b->close(state);
             return b;
         }
@@ -59,7 +61,7 @@ static void add_sweep(struct run *r, struct point_list *list, enum collective c,
                     .algorithm = a == ALGORITHM_RING ? "ring" : "library",
                     .dtype = d,
                     .in_place = place == PLACE_IN,
-                    .payload_bytes = rounded((uint64_t)size, (uint64_t)r->ranks->count),
+                    .payload_bytes = rounded((uint64_t)size, r->rank_count),
                 };
                 run_add_point(r, list, &p);
             }

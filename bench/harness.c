@@ -51,12 +51,16 @@ static bool is_collective(const struct bench_point *p) {
     return strcmp(p->kind, collective_name(p->collective)) == 0;
 }
 
+static uint64_t everybody(const struct harness *h) {
+    return h->backend->peers != NULL ? h->backend->peers(h->state) : (uint64_t)h->ranks->count;
+}
+
 static uint64_t taking_part(const struct harness *h, const struct bench_point *p) {
     if (p->paired)
         return 2;
     if (p->group_size > 0)
         return p->group_size;
-    return (uint64_t)h->ranks->count - (p->left_out > 0);
+    return everybody(h) - (p->left_out > 0);
 }
 
 void harness_identify(const struct harness *h, const struct bench_point *p,
@@ -88,10 +92,10 @@ void harness_identify(const struct harness *h, const struct bench_point *p,
     else if (p->paired)
         r->group = arena_printf(h->arena, "%llu,%llu", (unsigned long long)p->first,
                                 (unsigned long long)p->second);
-    else if (p->group_size > 0 && p->group_size < (uint64_t)h->ranks->count)
-        r->group = arena_printf(h->arena, "every %llu of %d",
+    else if (p->group_size > 0 && p->group_size < everybody(h))
+        r->group = arena_printf(h->arena, "every %llu of %llu",
                                 (unsigned long long)(p->group_stride ? p->group_stride : 1),
-                                h->ranks->count);
+                                (unsigned long long)everybody(h));
     else if (p->left_out > 0)
         r->group = arena_printf(h->arena, "all but %llu", (unsigned long long)p->left_out - 1);
     if (h->backend->describe != NULL)

@@ -20,7 +20,8 @@ struct run {
     const char *command_line; // as typed, for the result's `command`
     struct arena *arena;
     const struct ranks *ranks;
-    uint64_t rank_count; // of the job: also in the process that only waits for its ranks
+    uint64_t rank_count; // of a collective of everybody: ranks of the job, also in the process
+                         // that only waits for them, or GPUs
     struct signals *signals;
     struct sink *sink;
     FILE *progress;         // a terminal, or NULL

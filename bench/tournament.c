@@ -13,8 +13,18 @@
 #define SLOW_SHARE 0.75
 #define PAIR_BYTES (4 * UNITS_MIB)
 
-// Ranks that stand for their node (or all ranks, on one node). Returns how many.
+// Several GPUs of one process: a collective has more members than there are ranks.
+static bool alone(const struct run *r) {
+    return r->rank_count != (uint64_t)r->ranks->count;
+}
+
+// Ranks that stand for their node (or all members, on one node). Returns how many.
 static size_t leaders(const struct run *r, uint64_t *out) {
+    if (alone(r)) {
+        for (uint64_t i = 0; i < r->rank_count; i++)
+            out[i] = i;
+        return r->rank_count;
+    }
     int mine[2] = {r->ranks->node, r->ranks->local_rank};
     int(*all)[2] = calloc((size_t)r->ranks->count, sizeof(*all));
     size_t n = 0;
@@ -34,7 +44,7 @@ static uint64_t pair_bytes(const struct run *r) {
 }
 
 void tournament_add_pairs(struct run *r, struct point_list *list) {
-    uint64_t *who = arena_array(r->arena, (size_t)r->ranks->count, sizeof(*who));
+    uint64_t *who = arena_array(r->arena, r->rank_count, sizeof(*who));
     size_t n = leaders(r, who);
     for (size_t i = 0; i < n; i++) {
         for (size_t j = i + 1; j < n; j++) {
@@ -54,9 +64,9 @@ void tournament_add_pairs(struct run *r, struct point_list *list) {
 }
 
 void tournament_add_leave_one_out(struct run *r, struct point_list *list) {
-    uint64_t *who = arena_array(r->arena, (size_t)r->ranks->count, sizeof(*who));
+    uint64_t *who = arena_array(r->arena, r->rank_count, sizeof(*who));
     size_t n = leaders(r, who);
-    if (r->ranks->count < 3 || (size_t)r->ranks->count != n)
+    if (r->rank_count < 3 || r->rank_count != n)
         return; // several ranks of a node cannot be left out one by one
     for (size_t i = 0; i < n; i++) {
         struct bench_point p = {
@@ -181,7 +191,7 @@ void tournament_find(const struct measurement *m, uint64_t ranks, struct tournam
 void tournament_add_suspects(struct run *r, struct point_list *list) {
     struct tournament t = {0};
     if (r->ranks->rank == 0)
-        tournament_find(sink_results(r->sink), (uint64_t)r->ranks->count, &t);
+        tournament_find(sink_results(r->sink), r->rank_count, &t);
     r->ranks->broadcast(&t, sizeof(t), 0);
     struct point_list all = {0};
     tournament_add_pairs(r, &all);
@@ -198,12 +208,11 @@ void tournament_add_suspects(struct run *r, struct point_list *list) {
 void tournament_judge(struct run *r) {
     struct tournament t;
     char rate[32];
-    uint64_t ranks = (uint64_t)r->ranks->count;
     if (r->ranks->oversubscribed && r->ranks->nodes == 1) {
         run_note(r, "links are not judged: more ranks than processors");
         return;
     }
-    tournament_find(sink_results(r->sink), ranks, &t);
+    tournament_find(sink_results(r->sink), r->rank_count, &t);
     const char *what = r->ranks->nodes > 1 ? "node of rank" : "rank";
     for (size_t i = 0; i < t.slow_rank_count; i++)
         run_note(r, "slow: %s %llu is slow with every partner", what,
