@@ -15,6 +15,7 @@
 #include "bench/wire.h"
 
 #define PCI_ID_BYTES 32
+#define CUDA_STEP 1000 // CUDART_VERSION of 13.1 is 13010
 
 struct buffers {
     char *send, *receive; // where this GPU's operation reads and writes
@@ -38,6 +39,7 @@ struct nccl_state {
     const char *software;
     bool shared;       // several ranks on one GPU
     bool lost;         // a stream may never end: nothing of CUDA is given back
+    struct err why;    // it was lost
     double wire_bytes; // since prepare, by this process's counters; NAN: not counted
     uint64_t sampled;  // iterations behind it
 };
@@ -153,7 +155,7 @@ static bool nccl_open(const struct backend_config *c, void **state, struct err *
     open_counters(s);
     s->software =
         arena_printf(s->arena, "NCCL %d.%d.%d, CUDA %d.%d", version / 10000, version / 100 % 100,
-                     version % 100, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+                     version % 100, CUDART_VERSION / CUDA_STEP, CUDART_VERSION % CUDA_STEP / 10);
     *state = s;
     return true;
 fail:
@@ -236,6 +238,13 @@ static bool allocate(struct nccl_state *s, size_t i, struct err *e) {
     return true;
 }
 
+static bool give_up(struct nccl_state *s, const struct err *e) {
+    nccl_comms_abort(&s->comms);
+    s->lost = true;
+    s->why = *e;
+    return false;
+}
+
 static bool nccl_prepare(void *state, const struct bench_point *p, struct err *e) {
     struct nccl_state *s = state;
     bool exchange = p->collective == COLLECTIVE_SEND_RECV || p->collective == COLLECTIVE_ALL_TO_ALL;
@@ -243,7 +252,7 @@ static bool nccl_prepare(void *state, const struct bench_point *p, struct err *e
     s->wire_bytes = 0;
     s->sampled = 0;
     if (s->lost)
-        return err_set(e, ERR_RESOURCE, "a GPU was lost earlier in this run");
+        return err_set(e, s->why.kind, "%s", s->why.text);
     if (!choose_type(s, p->dtype, e))
         return false;
     if (exchange && p->in_place)
@@ -256,7 +265,7 @@ static bool nccl_prepare(void *state, const struct bench_point *p, struct err *e
         return err_set(e, ERR_RESOURCE, "%llu bytes are less than one element per rank",
                        (unsigned long long)p->payload_bytes);
     if (!nccl_comms_make(&s->comms, p, e))
-        return false;
+        return give_up(s, e); // the next point would wait as long
     for (size_t i = 0; i < s->comms.count; i++)
         if (is_part(s, i) && !allocate(s, i, e))
             return false;
@@ -352,12 +361,6 @@ static struct gpu_work work(struct nccl_state *s) {
                              .timeout_s = s->comms.timeout_s};
 }
 
-static bool give_up(struct nccl_state *s) {
-    nccl_comms_abort(&s->comms);
-    s->lost = true;
-    return false;
-}
-
 static bool takes_part(const struct nccl_state *s) {
     for (size_t i = 0; i < s->comms.count; i++)
         if (is_part(s, i))
@@ -374,7 +377,7 @@ static bool nccl_sample(void *state, size_t count, double *samples_s, struct err
         for (size_t i = 0; i < count; i++)
             samples_s[i] = BENCH_IDLE_S;
     } else if (!gpu_lane_time(&w, count, samples_s, e)) {
-        return give_up(s);
+        return give_up(s, e);
     }
     if (counted && s->ranks->count > 1)
         s->ranks->barrier(); // a port may still be sending for another rank
@@ -473,12 +476,12 @@ static bool nccl_verify(void *state, uint64_t seed, uint64_t *wrong, struct err 
         return true;
     for (size_t i = 0; i < s->comms.count; i++)
         if (is_part(s, i) && !fill(s, i, seed, e))
-            return give_up(s);
+            return give_up(s, e);
     if (!gpu_lane_once(&w, e))
-        return give_up(s);
+        return give_up(s, e);
     for (size_t i = 0; i < s->comms.count; i++)
         if (is_part(s, i) && !count_wrong(s, i, seed, wrong, e))
-            return give_up(s);
+            return give_up(s, e);
     return true;
 }
 

@@ -23,18 +23,32 @@ const struct backend *command_backend(struct run *r, const char *const *names, s
         if (b == NULL)
             continue;
         err_clear(&why);
-        if (b->open(&config, &state, &why)) {
-            if (b->peers != NULL)
-                r->rank_count = b->peers(state);
-            b->close(state);
-            return b;
+        if (!b->open(&config, &state, &why))
+            continue;
+        uint64_t peers = b->peers != NULL ? b->peers(state) : r->rank_count;
+        bool lonely = b->peers != NULL && peers < 2 && names != only;
+        b->close(state);
+        if (lonely) {
+            err_set(&why, ERR_RESOURCE, "one GPU has nobody to exchange with");
+            continue;
         }
+        r->rank_count = peers;
+        return b;
     }
     if (why.kind != ERR_NONE)
         err_set(e, why.kind, "%s", why.text);
     else
         err_set(e, ERR_RESOURCE, "this build has no backend \"%s\"", names[0]);
     return NULL;
+}
+
+bool command_has_gpus(struct run *r) {
+    static const char *const names[] = {"nccl", NULL};
+    struct err ignored = {0};
+    uint64_t ranks = r->rank_count;
+    bool found = command_backend(r, names, &ignored) != NULL;
+    r->rank_count = found ? r->rank_count : ranks;
+    return found;
 }
 
 static uint64_t rounded(uint64_t bytes, uint64_t ranks) {

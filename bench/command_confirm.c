@@ -11,12 +11,30 @@
 // Sums over the transfers that ran; collectives only for bytes, everything for seconds.
 struct confirm_totals {
     double scale;
+    uint64_t members; // of a collective of everybody
     double planned_bytes, measured_bytes, payload_bytes, wire_bytes;
     double planned_s, measured_s;
 };
 
 // On the host a product may take this much; a GPU has no limit.
 #define HOST_FLOP 2e10
+
+// Between GPUs there is no reason to stay as small as in host memory.
+#define GPU_PAYLOAD_BYTES UNITS_GIB
+
+// The ranks to be started, if any, decide as this process does: a GPU for each or none.
+static bool on_gpus(struct run *r) {
+    const struct options *o = r->options;
+    uint64_t ranks = r->rank_count;
+    if (o->backend != NULL && strcmp(o->backend, "nccl") != 0)
+        return false;
+    bool found = command_has_gpus(r), starting = r->ranks->count == 1 && o->ranks > 1;
+    if (starting) {
+        found = found && r->rank_count >= ranks;
+        r->rank_count = ranks;
+    }
+    return found;
+}
 
 typedef bool reader(const struct messages_request *q, struct arena *a, struct messages *out,
                     struct err *e);
@@ -26,16 +44,19 @@ static bool read_messages(struct run *r, const struct opt_texts *rest, struct me
     const struct options *o = r->options;
     if (rest->count != 1)
         return err_set(e, ERR_USAGE, "%s takes one file", o->from_graph ? "graph" : "confirm");
+    bool nccl = on_gpus(r);
     struct messages_request q = {.path = rest->items[0],
                                  .plan_index = o->plan_given ? o->plan_index : UINT64_MAX,
                                  .ranks = r->rank_count,
-                                 .limit_bytes = o->scale_bytes,
+                                 .limit_bytes =
+                                     nccl && !o->scale_given ? GPU_PAYLOAD_BYTES : o->scale_bytes,
+                                 .nccl = nccl,
                                  .limit_flop = HOST_FLOP};
     reader *read = o->from_graph ? messages_read_graph : messages_read;
     return read(&q, r->arena, m, e);
 }
 
-static const char *const backends[] = {"mpi", "host", "nvme", "adam", "gemm"};
+static const char *const backends[] = {"nccl", "mpi", "host", "nvme", "adam", "gemm"};
 
 bool command_confirm(struct run *r, const struct opt_texts *rest, struct err *e) {
     struct messages m;
@@ -57,6 +78,10 @@ bool command_confirm(struct run *r, const struct opt_texts *rest, struct err *e)
     return true;
 }
 
+static bool is_collective(const struct message *m) {
+    return strcmp(m->backend, "mpi") == 0 || strcmp(m->backend, "nccl") == 0;
+}
+
 static bool same_text(const char *a, const char *b) {
     return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
 }
@@ -68,7 +93,7 @@ static const struct measure_result *find_result(const struct measurement *all,
     uint64_t n = p->group_size ? p->group_size : ranks;
     for (size_t i = all->count; m->backend != NULL && i-- > 0;) {
         const struct measure_result *r = &all->results[i];
-        bool collective = strcmp(m->backend, "mpi") == 0;
+        bool collective = is_collective(m);
         if (same_text(r->backend, m->backend) && same_text(r->kind, p->kind) &&
             same_text(r->algorithm, p->algorithm) && same_text(r->direction, p->direction) &&
             r->payload_bytes == p->payload_bytes && r->m == p->m && r->n == p->n && r->k == p->k &&
@@ -78,15 +103,19 @@ static const struct measure_result *find_result(const struct measurement *all,
     return NULL;
 }
 
-static double sent_in_all(const struct message *m, const struct measure_result *r) {
-    if (strcmp(m->backend, "mpi") != 0)
+// Of one rank: as handed to the transport, or where that is not known (NCCL) its mean share of what
+// the counters saw.
+static double sent_in_all(const struct message *m, const struct measure_result *r,
+                          uint64_t members) {
+    if (!is_collective(m))
         return m->point.m > 0 ? NAN : (double)r->payload_bytes * (double)m->count;
-    return r->sent_bytes * (double)m->count;
+    double on_wire = r->wire_bytes / (double)r->iterations / (double)members;
+    return (isfinite(r->sent_bytes) ? r->sent_bytes : on_wire) * (double)m->count;
 }
 
 static void emit_measured(cJSON *o, const struct message *m, const struct measure_result *r,
                           struct confirm_totals *t) {
-    double sent = sent_in_all(m, r), seconds = r->median_s * (double)m->count;
+    double sent = sent_in_all(m, r, t->members), seconds = r->median_s * (double)m->count;
     bool product = strcmp(m->kind, "gemm") == 0; // the only one that is not scaled
     double planned_s = m->planned_s * (product ? 1 : t->scale);
     double wire = r->wire_bytes / (double)r->iterations * (double)m->count;
@@ -100,12 +129,14 @@ static void emit_measured(cJSON *o, const struct message *m, const struct measur
     json_add_u64(o, "errors", r->errors);
     t->measured_s += seconds;
     t->planned_s += planned_s;
-    if (strcmp(m->backend, "mpi") != 0 || !isfinite(sent))
+    if (!is_collective(m))
+        return;
+    t->payload_bytes += (double)m->point.payload_bytes * (double)m->count *
+                        (m->point.collective == COLLECTIVE_ALL_REDUCE ? 2 : 1);
+    if (!isfinite(sent))
         return;
     t->planned_bytes += m->run_planned_bytes;
     t->measured_bytes += sent;
-    t->payload_bytes += (double)m->point.payload_bytes * (double)m->count *
-                        (m->point.collective == COLLECTIVE_ALL_REDUCE ? 2 : 1);
     if (isfinite(wire))
         t->wire_bytes += wire;
 }
@@ -126,7 +157,7 @@ static void emit_message(cJSON *list, const struct message *m, const struct meas
     json_add_u64(o, "run_payload_bytes", m->point.payload_bytes);
     json_add_double(o, "run_planned_bytes", m->run_planned_bytes > 0 ? m->run_planned_bytes : NAN);
     json_add_string(o, "status", r != NULL ? "measured" : "waived");
-    json_add_string(o, "reason", m->reason);
+    json_add_string(o, "reason", m->reason != NULL ? m->reason : r != NULL ? r->note : NULL);
     if (r != NULL)
         emit_measured(o, m, r, t);
 }
@@ -134,8 +165,9 @@ static void emit_message(cJSON *list, const struct message *m, const struct meas
 static void emit_totals(cJSON *root, const struct messages *m, const struct confirm_totals *t) {
     cJSON *o = json_add_object(root, "totals");
     double parameters_bytes = m->parameters * m->scale;
+    bool counted = t->measured_bytes > 0;
     json_add_double(o, "planned_bytes", t->planned_bytes);
-    json_add_double(o, "measured_bytes", t->measured_bytes);
+    json_add_double(o, "measured_bytes", counted ? t->measured_bytes : NAN);
     json_add_double(o, "ratio_bytes", t->measured_bytes / t->planned_bytes);
     json_add_double(o, "wire_bytes", t->wire_bytes > 0 ? t->wire_bytes : NAN);
     json_add_double(o, "payload_bytes_per_parameter", t->payload_bytes / parameters_bytes);
@@ -158,7 +190,7 @@ bool command_confirm_result(struct run *r, const struct opt_texts *rest, cJSON *
     if (!read_messages(r, rest, &m, e))
         return false;
     const struct measurement *all = sink_results(r->sink);
-    struct confirm_totals t = {.scale = m.scale};
+    struct confirm_totals t = {.scale = m.scale, .members = r->rank_count};
     cJSON *root = cJSON_CreateObject();
     json_add_string(root, "schema", "shardplan.confirm/1");
     json_add_string(root, "command", r->command_line);

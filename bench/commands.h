@@ -25,6 +25,10 @@ const struct backend *command_backend(struct run *r, const char *const *names, s
 // The copies of one direction on this machine's GPUs: each, all at once, every pair.
 void command_add_gpu_copies(struct run *r, struct point_list *list, const char *direction);
 
+// True when NCCL runs here with at least two GPUs, and nothing else was asked for; r->rank_count is
+// then theirs.
+bool command_has_gpus(struct run *r);
+
 bool command_rehearse_result(struct run *r, const struct opt_texts *rest, cJSON **out,
                              struct err *e);
 

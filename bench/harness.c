@@ -43,7 +43,7 @@ static bool all_well(const struct harness *h, bool ok, struct err *e) {
 // One rank out of step leaves the others inside a collective: only ending all of them helps.
 static bool lost(const struct harness *h, const struct err *e) {
     if (h->ranks->count > 1)
-        h->ranks->abort(err_exit_status(e));
+        h->ranks->abort(err_exit_status(e), e->text);
     return false;
 }
 

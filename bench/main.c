@@ -22,11 +22,14 @@ struct command {
     void (*print)(FILE *out, const cJSON *result); // both NULL: the measurements are the result
     bool threads;                                  // several of a rank's threads call MPI
     bool wants_ranks; // runs as MPI ranks, started by itself if nobody did
+    bool takes_gpus;  // instead of ranks, where this process sees several
 };
 
 static const struct opt *const collectives_tables[] = {options_collectives, options_common, NULL};
 static const char *const collectives_examples[] = {
     "shardbench collectives -b 1MiB -e 4MiB --ranks 2", NULL};
+
+static const char *const nccl_examples[] = {"shardbench nccl -b 1MiB -e 1GiB --pairs", NULL};
 
 #define LOCAL(name)                                                                                \
     static const struct opt *const name##_tables[] = {options_##name, options_common, NULL}
@@ -68,6 +71,14 @@ static const struct command commands[] = {
              .tables = collectives_tables,
              .examples = collectives_examples},
      .run = command_collectives,
+     .wants_ranks = true,
+     .takes_gpus = true},
+    {.opt = {.name = "nccl",
+             .summary = "The same between GPUs, by NCCL: all of this process, or one per rank",
+             .positional = "",
+             .tables = collectives_tables,
+             .examples = nccl_examples},
+     .run = command_collectives,
      .wants_ranks = true},
     {.opt = {.name = "copy",
              .summary = "Copies between host and GPU memory, or within host memory",
@@ -107,7 +118,8 @@ static const struct command commands[] = {
      .run = command_confirm,
      .result = command_confirm_result,
      .print = table_print_confirm,
-     .wants_ranks = true},
+     .wants_ranks = true,
+     .takes_gpus = true},
     {.opt = {.name = "rehearse",
              .summary = "A simulated step on this machine: its tasks on threads, with its order",
              .positional = "GRAPH.json",
@@ -126,7 +138,8 @@ static const struct command commands[] = {
      .run = command_confirm,
      .result = command_confirm_result,
      .print = table_print_confirm,
-     .wants_ranks = true},
+     .wants_ranks = true,
+     .takes_gpus = true},
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -264,6 +277,16 @@ static int argument_count(char **argv) {
     return n;
 }
 
+// This process is not enough: ranks have to be started.
+static bool starts_ranks(struct run *r, const struct command *c) {
+    const struct options *o = r->options;
+    if (!c->wants_ranks || ranks_launched() || o->ranks == 1)
+        return false;
+    if (o->backend != NULL)
+        return strcmp(o->backend, "mpi") == 0 || (strcmp(o->backend, "nccl") == 0 && o->ranks > 1);
+    return o->ranks > 1 || !c->takes_gpus || !command_has_gpus(r);
+}
+
 static int run_command(const struct command *c, const struct options *o,
                        const struct opt_texts *rest, char **argv, struct arena *a) {
     struct err e = {0};
@@ -275,9 +298,10 @@ static int run_command(const struct command *c, const struct options *o,
     if (!signals_init(&signals, &e) || !ranks_open(c->threads, &r.ranks, &e))
         return fail(&e);
     r.progress = !o->quiet && r.ranks->rank == 0 && isatty(STDERR_FILENO) ? stderr : NULL;
-    bool alone = c->wants_ranks && !ranks_launched() && o->ranks != 1 &&
-                 (o->backend == NULL || strcmp(o->backend, "mpi") == 0);
-    r.rank_count = alone ? launch_rank_count(o->ranks) : (uint64_t)r.ranks->count;
+    r.rank_count = (uint64_t)r.ranks->count;
+    bool alone = starts_ranks(&r, c);
+    if (alone)
+        r.rank_count = launch_rank_count(o->ranks);
     double missing = open_sink(&r, &e) ? 0 : 1;
     r.ranks->largest(&missing, 1);
     if (missing > 0)
@@ -325,6 +349,8 @@ int main(int argc, char **argv) {
         status = 2;
     } else {
         o.from_graph = strcmp(c->opt.name, "graph") == 0;
+        if (strcmp(c->opt.name, "nccl") == 0)
+            o.backend = "nccl";
         status = run_command(c, &o, &rest, argv, a);
     }
     arena_destroy(a);

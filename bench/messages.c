@@ -94,18 +94,21 @@ static enum dtype carrier(enum dtype d) {
     return d == DTYPE_TF32 ? DTYPE_FP32 : d > DTYPE_FP16 ? DTYPE_INT8 : d;
 }
 
-static void place_collective(struct message *m, enum collective c, uint64_t ranks, double scale) {
+static void place_collective(struct message *m, enum collective c, const struct messages_request *q,
+                             double scale) {
     enum dtype d = DTYPE_INT8;
+    uint64_t ranks = q->ranks;
+    bool ring = !q->nccl && c <= COLLECTIVE_ALL_REDUCE;
     bool replica = m->group != NULL && strcmp(m->group, "replica") == 0;
     uint64_t n = m->group_size == 0 || m->group_size > ranks ? ranks : m->group_size;
     dtype_find(m->dtype, &d);
     if (m->group_size > ranks)
         m->reason = "fewer ranks here than planned";
-    m->backend = "mpi";
+    m->backend = q->nccl ? "nccl" : "mpi";
     m->point = (struct bench_point){
         .kind = collective_name(c),
         .collective = c,
-        .algorithm = c <= COLLECTIVE_ALL_REDUCE ? "ring" : "library",
+        .algorithm = ring ? "ring" : "library",
         .dtype = carrier(d),
         .payload_bytes = scaled(m, scale, GRAIN_BYTES * n),
         .group_size = n < ranks ? n : 0,
@@ -162,7 +165,7 @@ static void place_adam(struct message *m, double scale) {
 static void place(struct message *m, const struct messages_request *q, double scale) {
     enum collective c;
     if (collective_find(m->kind, &c))
-        place_collective(m, c, q->ranks, scale);
+        place_collective(m, c, q, scale);
     else if (strcmp(m->kind, "h2d") == 0 || strcmp(m->kind, "d2h") == 0)
         place_copy(m, scale);
     else if (strcmp(m->kind, "nvme_read") == 0 || strcmp(m->kind, "nvme_write") == 0)

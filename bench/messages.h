@@ -36,6 +36,7 @@ struct messages_request {
     const char *path;
     uint64_t plan_index; // UINT64_MAX: the recommended one
     uint64_t ranks, limit_bytes;
+    bool nccl;         // collectives run between GPUs; `ranks` is then how many
     double limit_flop; // matrix products above it are left out on the host
 };
 bool messages_read(const struct messages_request *q, struct arena *a, struct messages *out,

@@ -39,22 +39,26 @@ bool nccl_comms_ok(const struct nccl_comms *c, ncclResult_t r, const char *what,
     return nccl_comms_healthy(c, what, e) ? fail(NULL, r, what, e) : false;
 }
 
-// *busy: some communicator has not finished its last call.
+// *busy: some communicator has not finished its last call. Of several failures the one that is not
+// another's consequence is told.
 static bool look(const struct nccl_comms *c, const char *what, bool *busy, struct err *e) {
+    const struct nccl_member *failed = NULL;
+    ncclResult_t worst = ncclSuccess;
     *busy = false;
     for (size_t i = 0; i < c->count; i++) {
         ncclResult_t r, state = ncclSuccess;
         if (c->members[i].comm == NULL)
             continue;
         r = ncclCommGetAsyncError(c->members[i].comm, &state);
-        if (r != ncclSuccess)
-            return fail(&c->members[i], r, what, e);
+        state = r != ncclSuccess ? r : state;
         if (state == ncclInProgress)
             *busy = true;
-        else if (state != ncclSuccess)
-            return fail(&c->members[i], state, what, e);
+        else if (state != ncclSuccess && (failed == NULL || worst == ncclRemoteError)) {
+            failed = &c->members[i];
+            worst = state;
+        }
     }
-    return true;
+    return failed == NULL || fail(failed, worst, what, e);
 }
 
 bool nccl_comms_healthy(const struct nccl_comms *c, const char *what, struct err *e) {

@@ -176,8 +176,14 @@ const struct opt options_confirm[] = {
 
 const struct opt options_graph[] = {
     {"scale-bytes", 0, OPT_BYTES, AT(scale_bytes), .argument = "BYTES", .fallback = "16MiB",
-     .group = "Transfers", .min = 64, .max = 0x1p50, UNSEEN,
-     .help = "Largest payload of one call; all payloads are scaled down by one factor."},
+     .group = "Transfers", .min = 64, .max = 0x1p50,
+     .given_offset = offsetof(struct options, scale_given),
+     .help = "Largest payload of one call, 1 GiB between GPUs unless given; all payloads are "
+             "scaled down by one factor."},
+    {"backend", 0, OPT_STRING, AT(backend), .argument = "NAME", .group = "Transfers", UNSEEN,
+     .help = "Collectives by nccl or mpi; by default nccl where several GPUs are, else mpi."},
+    {"devices", 0, OPT_COUNT, AT(devices), .argument = "N", .group = "Transfers", UNSEEN,
+     .fallback = "0", .help = "GPUs to use; 0 = all."},
     {"ranks", 0, OPT_COUNT, AT(ranks), .argument = "N", .group = "Transfers", .max = 4096, UNSEEN,
      .fallback = "0", .help = "Ranks to start here when no launcher did; 0 = one per processor."},
     {"folder", 0, OPT_STRING, AT(folder), .argument = "DIR", .fallback = ".", .group = "Transfers",

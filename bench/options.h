@@ -31,7 +31,7 @@ struct options {
     bool no_uring;
     // confirm
     uint64_t plan_index, scale_bytes;
-    bool plan_given;
+    bool plan_given, scale_given;
     // rehearse
     const char *trace;
     double shrink;

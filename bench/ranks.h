@@ -18,7 +18,8 @@ struct ranks {
     void (*gather)(const void *mine, size_t bytes, void *all); // on every rank, in rank order
     void (*largest)(double *values, size_t n);                 // element-wise maximum everywhere
     void (*barrier)(void);
-    void (*abort)(int status); // ends every rank; the only way out of a half-finished collective
+    // Says why and ends every rank; the only way out of a half-finished collective.
+    void (*abort)(int status, const char *why);
 };
 
 // True when a launcher (mpirun, srun) started this process as a rank.

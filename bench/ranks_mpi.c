@@ -26,7 +26,9 @@ static void barrier(void) {
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-static void end(int status) {
+// MPI_Abort leaves nobody who could still say it.
+static void end(int status, const char *why) {
+    fprintf(stderr, "shardbench: %s\n", why);
     MPI_Abort(MPI_COMM_WORLD, status);
     _exit(status);
 }

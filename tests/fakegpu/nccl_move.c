@@ -146,6 +146,17 @@ static void add_up(const struct nccl_call *c, void *to, size_t at, size_t bytes)
     memcpy(to, sum, bytes);
 }
 
+// By device of this process, for NVML's double. What the ring would send, whatever the room moves.
+static _Atomic uint64_t sent_by_device[FAKEGPU_DEVICES_MAX];
+
+uint64_t fakenccl_sent_bytes(int device) {
+    return atomic_load(&sent_by_device[device]);
+}
+
+static void count_sent(const struct ncclComm *c, double bytes) {
+    atomic_fetch_add(&sent_by_device[c->device], (uint64_t)bytes);
+}
+
 // Bytes [from, from + bytes) of each of the parts that the call names.
 struct piece {
     size_t whole, from, bytes;
@@ -224,7 +235,7 @@ void nccl_run_collective(const struct nccl_call *c) {
     }
     if (struck(comm, "nccl_wrong") && whole > 0)
         ((unsigned char *)c->receive)[0] ^= 1;
-    atomic_fetch_add(&comm->room->sent_bytes[comm->rank], (uint64_t)sent_bytes(c));
+    count_sent(comm, sent_bytes(c));
     take_time(comm, sent_bytes(c), -1);
 }
 
@@ -253,7 +264,7 @@ static bool advance(const struct nccl_call *c, size_t *done) {
 static void finish_call(const struct nccl_call *c) {
     double bytes = (double)(c->count * nccl_type_bytes(c->type));
     if (c->kind == SEND) {
-        atomic_fetch_add(&c->comm->room->sent_bytes[c->comm->rank], (uint64_t)bytes);
+        count_sent(c->comm, bytes);
         take_time(c->comm, bytes, c->root);
     } else if (struck(c->comm, "nccl_wrong") && bytes > 0) {
         ((unsigned char *)c->receive)[0] ^= 1;

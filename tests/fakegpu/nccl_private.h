@@ -44,9 +44,16 @@ struct nccl_call {
     cudaStream_t stream;
 };
 
+// NCCL's header declares these two without a prototype.
+ncclResult_t ncclGroupStart(void);
+ncclResult_t ncclGroupEnd(void);
+
 // Records the communicator's own failure and tells the room.
 void nccl_fail(ncclComm_t comm, ncclResult_t r, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+// Of all communicators of a GPU of this process, since it started.
+uint64_t fakenccl_sent_bytes(int device);
 
 size_t nccl_type_bytes(ncclDataType_t type); // 0: unknown
 

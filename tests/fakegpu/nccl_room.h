@@ -33,7 +33,6 @@ struct room {
     char text[ROOM_TEXT];
     int devices[ROOM_RANKS];
     struct room_call calls[ROOM_RANKS];
-    _Atomic uint64_t sent_bytes[ROOM_RANKS];
     struct room_channel channels[ROOM_RANKS][ROOM_RANKS]; // [from][to]
     unsigned char slots[ROOM_RANKS][ROOM_SLOT_BYTES];
 };

@@ -43,6 +43,7 @@ MAY_PRINT = {
     "planner/base/json_write.c": {"stdout"},
     "planner/describe/measure.c": {"abort"},
     "bench/launch.c": {"stderr", "_exit"},
+    "bench/ranks_mpi.c": {"stderr"},
 }
 SCALE = re.compile(
     r"(?<![\w.])(?:1e\+?(?:3|6|9|12|15)|1024\.0|1073741824|1048576)[fFuUlL]*\b"

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NCCL and cuBLASLt on virtual GPUs, one case per run: gpus.py SHARDBENCH SHARDPLAN NVML NAME.
+SHARDBENCH is linked against the doubles of tests/fakegpu, NVML is their libnvidia-ml.so.1."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+BENCH, PLAN, NVML = sys.argv[1:4]
+FAST = ["--force", "--budget", "1ms", "-n", "2", "--max-iterations", "20"]
+
+
+def start(arguments, gpus, faults="", **more):
+    env = dict(os.environ, ASAN_OPTIONS="detect_leaks=0", FAKEGPU_DEVICES=str(gpus),
+               FAKEGPU_FAULTS=faults, **more)
+    return subprocess.run([BENCH] + arguments + FAST, capture_output=True, text=True, timeout=100,
+                          env=env)
+
+
+def results(arguments, gpus, faults="", status=0, **more):
+    done = start(arguments + ["--json", "-"], gpus, faults, **more)
+    assert done.returncode == status, (done.returncode, done.stderr)
+    return json.loads(done.stdout)["results"], done.stderr
+
+
+def fails(arguments, gpus, faults, words, status=4, limit_s=20, **more):
+    before = time.time()
+    done = start(arguments, gpus, faults, **more)
+    assert done.returncode == status, (done.returncode, done.stderr)
+    assert words in done.stderr, done.stderr
+    assert time.time() - before < limit_s
+    return done
+
+
+SWEEP = ["nccl", "-b", "60KiB", "-e", "60KiB"]
+ALL = ["all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce", "send_recv"]
+
+
+def factor(kind, n):
+    if kind == "all_reduce":
+        return 2 * (n - 1) / n
+    return (n - 1) / n if kind in ("all_gather", "reduce_scatter", "all_to_all") else 1
+
+
+def collectives():
+    for gpus in range(1, 9):
+        rows, _ = results(SWEEP + ["--op", ",".join(ALL), "-d", "bf16,fp32", "--place", "both"], gpus)
+        # the neighbours' exchange and the broadcast have no place of their own
+        assert len(rows) == 2 * (4 * 2 + 2), len(rows)
+        for r in rows:
+            assert r["backend"] == "nccl" and r["errors"] == 0 and r["ranks"] == gpus, r
+            bus = r["algbw_bytes_per_s"] * factor(r["kind"], gpus)
+            assert abs(r["busbw_bytes_per_s"] - bus) <= 1e-6 * bus, r
+            assert r["software"].startswith("NCCL "), r
+            if r["kind"] in ALL[:3]:
+                assert r["protocol"] == "ring/ll", r
+    rows, _ = results(SWEEP + ["--op", "all_to_all,all_reduce", "-d", "fp16,int8"], 4)
+    assert len(rows) == 4 and all(r["errors"] == 0 for r in rows)
+
+
+def forced():
+    rows, _ = results(SWEEP, 2, NCCL_DEBUG="WARN", NCCL_ALGO="NVLS", NCCL_PROTO="Simple")
+    assert all(r["protocol"] == "nvls/simple" for r in rows)
+    rows, _ = results(SWEEP, 2, NCCL_DEBUG="WARN")
+    assert all(r.get("protocol") is None and "NCCL_DEBUG" in r["note"] for r in rows)
+
+
+def ranks():
+    rows, _ = results(SWEEP + ["--ranks", "3", "-d", "bf16,fp32"], 3)
+    assert len(rows) == 6 and all(r["errors"] == 0 and r["ranks"] == 3 for r in rows), rows
+    fails(SWEEP + ["--ranks", "3"], 2, "", "one GPU per rank")
+
+
+def chosen():
+    """Several GPUs are taken before ranks on the host; one has nobody to exchange with."""
+    rows, _ = results(["collectives"] + SWEEP[1:], 2)
+    assert {r["backend"] for r in rows} == {"nccl"}
+    fails(["collectives", "--backend", "nccl"], 0, "", "no usable GPU")
+    fails(SWEEP, 0, "", "no usable GPU")
+    fails(SWEEP + ["--devices", "4"], 2, "", "4 GPUs wanted, 2 here")
+
+
+def tournament():
+    def notes(faults):
+        return results(SWEEP + ["-e", "64KiB", "--op", "all_gather", "--pairs", "--leave-one-out"], 4,
+                       faults, FAKENCCL_RATE="4e6")[1]
+    assert "no slow link or node" in notes("")
+    assert "rank 2 is slow with every partner" in notes("nccl_slow:2:8")
+    assert "link between ranks 1 and 3" in notes("nccl_link:1:3")
+
+
+def error():
+    done = fails(SWEEP, 3, "nccl_error:1:4", "injected: connection closed by peer")
+    assert "all_gather on GPU 1" in done.stderr, done.stderr
+
+
+def error_of_a_rank():
+    fails(SWEEP + ["--ranks", "3"], 3, "nccl_error:1:4", "injected: connection closed by peer")
+
+
+def kept():
+    """What was finished before a fault stays in the file."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "r.jsonl")
+        fails(["nccl", "-b", "60KiB", "-e", "600KiB", "-f", "1.06", "--op", "all_gather", "--out", out],
+              6, "nccl_error:0:150", "injected")
+        lines = open(out).read().splitlines()
+        assert 2 <= len(lines) < 41 and all(json.loads(line) for line in lines), lines
+
+
+def hang():
+    fails(SWEEP + ["--timeout", "1s"], 3, "nccl_hang:2:5", "all_gather did not finish within 1 s")
+
+
+def hung_stream():
+    fails(SWEEP + ["--timeout", "1s"], 3, "hang:1:40", "did not finish within 1 s")
+
+
+def hung_start():
+    fails(SWEEP + ["--timeout", "1s"], 3, "nccl_init_hang:1:1", "ncclCommInitRankConfig: silent for 1 s")
+
+
+def failed_start():
+    fails(SWEEP, 3, "nccl_init:1:2", "GPU 1: unhandled system error")
+
+
+def failed_kernel():
+    fails(SWEEP, 2, "async:1:40", "unspecified launch failure")
+
+
+def out_of_memory():
+    rows, notes = results(["nccl", "-b", "60KiB", "-e", "3840KiB", "-f", "64", "--op", "all_reduce"], 2,
+                          FAKEGPU_MEMORY="1000000")
+    assert len(rows) == 1 and "no GPU memory" in notes, notes
+
+
+def slow_gpu():
+    rows, _ = results(SWEEP, 2, "slow:1:3")
+    assert len(rows) == 3 and all(r["errors"] == 0 for r in rows)
+
+
+def wrong():
+    rows, notes = results(SWEEP + ["--op", "all_gather"], 2, "nccl_wrong:1:1", status=1)
+    assert rows[0]["errors"] == 1 and "arrived wrong" in notes, notes
+
+
+def duplicate():
+    fails(SWEEP + ["--ranks", "2"], 1, "", "one GPU per rank")
+
+
+def confirm(document, arguments, gpus):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "plan.json")
+        with open(path, "w") as f:
+            json.dump(document, f)
+        done = start(["confirm", path, "--json", "-"] + arguments, gpus,
+                     LD_LIBRARY_PATH=os.path.dirname(NVML))
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+
+def transfer(kind, payload, group="world", size=4):
+    return {"phase": "step", "kind": kind, "what": "x", "dtype": "bf16", "group": group,
+            "group_size": size, "count": 2, "payload_bytes": payload, "sent_bytes": 0,
+            "link": "intra_node"}
+
+
+def plan(*transfers):
+    return {"schema": "shardplan.plan/1", "model": {"name": "m", "parameters": 2**20},
+            "plans": [{"strategy": "s", "volume": {"transfers": list(transfers)}}]}
+
+
+def planned_bytes():
+    """NVLink's counters see what the plan says: 3 : 2 between ZeRO-3 and DDP, groups included."""
+    psi = 2 * 2**20
+    zero3 = confirm(plan(transfer("all_gather", psi), transfer("all_gather", psi),
+                         transfer("reduce_scatter", psi)), [], 4)
+    ddp = confirm(plan(transfer("all_reduce", psi)), [], 4)
+    for document in (zero3, ddp):
+        assert document["ranks"] == 4 and document["scale"] == 1
+        for t in document["transfers"]:
+            assert t["backend"] == "nccl" and t["errors"] == 0, t
+            assert abs(t["ratio_bytes"] - 1) < 0.002, t
+    ratio = zero3["totals"]["measured_bytes"] / ddp["totals"]["measured_bytes"]
+    assert abs(ratio - 1.5) < 0.01, ratio
+    groups = confirm(plan(transfer("reduce_scatter", psi, "shard", 2),
+                          transfer("all_reduce", psi, "replica", 2)), [], 4)
+    assert all(abs(t["ratio_bytes"] - 1) < 0.002 for t in groups["transfers"]), groups
+    uncounted = confirm(plan(transfer("all_reduce", psi)), ["--ranks", "4", "--backend", "mpi"], 4)
+    assert uncounted["transfers"][0]["backend"] == "mpi"
+
+
+def graph():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "step.json")
+        subprocess.run([PLAN, "simulate", "gpt2", "4xA100-80GB", "--strategy", "zero3", "--seq", "128",
+                        "--graph", path], check=True, capture_output=True, timeout=100)
+        with open(path) as f:
+            step = json.load(f)
+        kept = [t for t in step["tasks"] if t["kind"] == "collective"]
+        step["tasks"] = [dict(t, id=i, deps=[]) for i, t in enumerate(kept)]
+        with open(path, "w") as f:
+            json.dump(step, f)
+        done = start(["graph", path, "--json", "-", "--scale-bytes", "64KiB"], 4)
+        assert done.returncode == 0, done.stderr
+        document = json.loads(done.stdout)
+        moved = [t for t in document["transfers"] if t["backend"] == "nccl"]
+        assert {"all_gather", "reduce_scatter"} <= {t["kind"] for t in moved}, moved
+        assert all(t["status"] == "measured" and t["errors"] == 0 for t in moved)
+        assert document["ranks"] == 4
+        done = start(["graph", path], 2)
+        assert done.returncode == 4 and "here are 2" in done.stderr, done.stderr
+
+
+globals()[sys.argv[4]]()
+print("ok")
