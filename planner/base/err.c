@@ -30,6 +30,12 @@ void err_note(struct err *e, const char *format, ...) {
     snprintf(e->text + used, sizeof e->text - used, ": %s", old);
 }
 
+bool err_of_usage(struct err *e) {
+    if (e && e->kind == ERR_INPUT)
+        e->kind = ERR_USAGE;
+    return false;
+}
+
 void err_clear(struct err *e) {
     if (!e)
         return;

@@ -26,6 +26,10 @@ bool err_set(struct err *e, enum err_kind kind, const char *format, ...)
 // Put context before the recorded text: "<context>: <text>". Nothing is recorded when `e` is empty.
 void err_note(struct err *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+// A value that came by an option is the command line's fault, whatever its parser thought. Always
+// returns false.
+bool err_of_usage(struct err *e);
+
 void err_clear(struct err *e);
 
 // Process exit status for a recorded error: 0, 2, 3, 4 or 130.

@@ -6,6 +6,8 @@
 #include "describe/version.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define TILE_ELEMENTS (128.0 * 256.0)
 #define ATTENTION_BACKWARD_FLOP 2.5 // five matmuls for two
@@ -16,22 +18,35 @@ static double constant(const struct gpu *g, enum kernel_stack s, enum kernel_con
     return gpu_kernel(g, s, k).value;
 }
 
+// Matrix units for bf16 came with compute capability 8.0; before, bf16 runs at the fp32 rate.
+static bool lacks_bf16(const struct gpu *g) {
+    const char *prefix = "sm_";
+    if (g->sm == NULL || strncmp(g->sm, prefix, strlen(prefix)) != 0)
+        return false;
+    return strtol(g->sm + strlen(prefix), NULL, 10) < 80;
+}
+
+// The type whose catalogued peak stands for `t`: its own, else the nearest that is known.
+static enum dtype peak_dtype(const struct gpu *g, enum dtype t) {
+    if (t == DTYPE_FP8 && !figure_is_known(g->peak_flop_per_s[t])) {
+        t = DTYPE_BF16;
+    }
+    if (t == DTYPE_BF16 && !figure_is_known(g->peak_flop_per_s[t])) {
+        t = lacks_bf16(g) ? DTYPE_FP32 : DTYPE_FP16;
+    }
+    return figure_is_known(g->peak_flop_per_s[t]) ? t : DTYPE_FP32;
+}
+
 static double peak_of(const struct gpu *g, enum dtype t) {
-    struct figure f = g->peak_flop_per_s[t];
-    if (!figure_is_known(f) && t == DTYPE_BF16) {
-        f = g->peak_flop_per_s[DTYPE_FP16];
-    }
-    if (!figure_is_known(f) && t == DTYPE_FP8) {
-        f = g->peak_flop_per_s[DTYPE_BF16];
-    }
-    if (!figure_is_known(f)) {
-        f = g->peak_flop_per_s[DTYPE_FP32];
-    }
-    return f.value;
+    return g->peak_flop_per_s[peak_dtype(g, t)].value;
+}
+
+enum dtype compute_peak_dtype(const struct gpu *g, const struct recipe *r) {
+    return peak_dtype(g, r->precision == PRECISION_FP8 ? DTYPE_FP8 : r->compute_dtype);
 }
 
 double compute_peak_flop_per_s(const struct gpu *g, const struct recipe *r) {
-    return peak_of(g, r->precision == PRECISION_FP8 ? DTYPE_FP8 : r->compute_dtype);
+    return g->peak_flop_per_s[compute_peak_dtype(g, r)].value;
 }
 
 static double hbm_rate(const struct gpu *g, enum kernel_stack s) {
@@ -42,7 +57,7 @@ static double gemm_rate(const struct gpu *g, enum kernel_stack s, enum dtype t) 
     double fraction = constant(g, s, KERNEL_GEMM_FRACTION);
     if (t == DTYPE_FP8) {
         fraction *= constant(g, s, KERNEL_GEMM_FP8_RATIO);
-    } else if (t == DTYPE_FP32 && figure_is_known(g->matmul_fraction[DTYPE_FP32])) {
+    } else if (peak_dtype(g, t) == DTYPE_FP32 && figure_is_known(g->matmul_fraction[DTYPE_FP32])) {
         fraction = g->matmul_fraction[DTYPE_FP32].value;
     }
     return peak_of(g, t) * fraction;

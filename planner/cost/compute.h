@@ -58,5 +58,8 @@ double compute_optimizer_s(const struct cluster *c, const struct recipe *r, doub
 struct figure compute_cpu_adam_s(const struct cluster *c, const struct recipe *r, double elements);
 // Model FLOPs of one optimizer step per GPU (DESIGN §5 "mfu"; hfu with recompute).
 double compute_model_flop(const struct model *m, const struct recipe *r, bool with_recompute);
-// Dense peak of the compute type.
+// The type whose peak figure stands for the recipe's compute type: bf16 before compute capability
+// 8.0 runs at the fp32 rate.
+enum dtype compute_peak_dtype(const struct gpu *g, const struct recipe *r);
+// Dense peak of the compute type; NAN where the GPU states none.
 double compute_peak_flop_per_s(const struct gpu *g, const struct recipe *r);

@@ -224,6 +224,8 @@ static bool fits_on(const struct model *m, const struct cluster *c, const struct
     grown.gpus = gpus;
     grown.nodes = units_ceil_div(gpus, c->gpus_per_node ? c->gpus_per_node : 1);
     resized.global_batch = 0;
+    if (r->shard_group_derived)
+        resized.shard_group = 0; // follows the GPUs of a node
     if (!recipe_resolve(&resized, m, &grown, NULL) ||
         !memory_estimate(m, &grown, &resized, &need, NULL))
         return false;

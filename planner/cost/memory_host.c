@@ -83,6 +83,10 @@ static void stage3_parameters(const struct memory_parts *p, struct sums *s) {
     const struct recipe *r = p->recipe;
     double n = p->sizes.sharded + p->sizes.sharded_frozen, b = p->parameter_bytes;
     double block = b * (double)r->sub_group_elements;
+    if (r->hpz && r->shard_group > 0) // the secondary copy lies with the shards
+        add_pinned_blocks(s, r, HOST_PARAMS,
+                          b * (p->sizes.trainable + p->sizes.frozen) / (double)r->shard_group,
+                          block);
     if (r->offload_param == OFFLOAD_CPU) {
         add_pinned_blocks(s, r, HOST_PARAMS, b * n, block);
         return;

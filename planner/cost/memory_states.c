@@ -105,16 +105,20 @@ static double gradient_bytes(const struct memory_parts *p) {
     return sharded + unsynced_gradient_bytes(p);
 }
 
+double memory_frozen_element_bytes(const struct recipe *r) {
+    if (r->lora_rank == 0)
+        return dtype_bytes(r->param_dtype);
+    // NF4 with double quantisation: 4 bits, and 8-bit scales of 64 whose own scales are per 256.
+    const double nf4_bytes = 0.5 + 1.0 / 64 + 4.0 / (64 * 256);
+    return r->base_4bit ? nf4_bytes : dtype_bytes(recipe_activation_dtype(r));
+}
+
 void memory_states_fill(struct memory_parts *p) {
     const struct recipe *r = p->recipe;
-    double b16 = dtype_bytes(recipe_activation_dtype(r));
     p->parameter_bytes = dtype_bytes(r->param_dtype);
     p->gather_bytes = dtype_bytes(recipe_gather_dtype(r));
     p->reduce_bytes = dtype_bytes(r->reduce_dtype);
-    // NF4 with double quantisation: 4 bits, and 8-bit scales of 64 whose own scales are per 256.
-    p->frozen_bytes = r->base_4bit ? 0.5 + 1.0 / 64 + 4.0 / (64 * 256) : b16;
-    if (r->lora_rank == 0)
-        p->frozen_bytes = p->parameter_bytes;
+    p->frozen_bytes = memory_frozen_element_bytes(r);
     double owned = p->sizes.owned, share = memory_gpu_share(r, owned);
     double master = r->has_master || memory_is_megatron(r) ? dtype_bytes(r->master_dtype) : 0;
     if (share > 0 && share < 1)

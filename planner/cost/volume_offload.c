@@ -56,9 +56,11 @@ static void stage3_copies(struct volume_parts *v, double n) {
 static void stage3_parameter_copies(struct volume_parts *v) {
     const struct memory_parts *p = &v->memory;
     const struct recipe *r = p->recipe;
-    double b = p->parameter_bytes, g = v->accumulate, ranks = p->sizes.shard_degree;
-    double forward = g * b * (double)p->zero3.forward_elements / ranks;
-    double backward = g * b * (double)p->zero3.backward_elements / ranks;
+    double b = p->parameter_bytes, g = v->accumulate, ranks = p->sizes.shard_degree, later = ranks;
+    if (r->strategy == STRATEGY_ZEROPP && r->hpz) // then on from the secondary copy's own shard
+        later = (double)r->shard_group;
+    double forward = b * (double)p->zero3.forward_elements * (1 / ranks + (g - 1) / later);
+    double backward = g * b * (double)p->zero3.backward_elements / later;
     double calls = (double)p->zero3.forward_calls, all = (double)p->zero3.calls;
     volume_copy(v,
                 &(struct volume_copy){"forward", "parameters", TRANSFER_H2D, g * calls, forward});

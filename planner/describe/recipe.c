@@ -323,8 +323,10 @@ static bool resolve_groups(struct recipe *r, const struct cluster *c, struct err
         shard = 1;
     } else if (recipe_has_shard_group(r->strategy)) {
         shard = r->shard_group;
-        if (shard == 0)
+        if (shard == 0) {
             shard = c->nodes ? world / c->nodes : world; // the GPUs used on one node
+            r->shard_group_derived = true;
+        }
         if (shard > world || world % shard != 0)
             return err_set(e, ERR_USAGE, "%s: shard group %llu does not divide %llu GPUs", name,
                            (unsigned long long)shard, (unsigned long long)world);
@@ -462,6 +464,47 @@ static bool resolve_kernel(struct recipe *r, const struct model *m, const struct
     return true;
 }
 
+// ---- LoRA targets -------------------------------------------------------------------------------
+
+static bool is_linear(const struct tensor *x) {
+    return x->role == TENSOR_LINEAR || x->role == TENSOR_EXPERT;
+}
+
+static const char *leaf_of(const char *module) {
+    const char *dot = strrchr(module, '.');
+    return dot ? dot + 1 : module;
+}
+
+// `target`, of n characters, is the module's whole name or its last part.
+static bool target_is(const char *target, size_t n, const char *module) {
+    const char *leaf = leaf_of(module);
+    return (n == strlen(leaf) && strncmp(target, leaf, n) == 0) ||
+           (n == strlen(module) && strncmp(target, module, n) == 0);
+}
+
+// Every name of --lora-targets stands for some linear layer: a typing error would train nothing.
+static bool check_targets(const struct recipe *r, const struct model *m, struct err *e) {
+    const char *known = NULL;
+    for (const char *at = r->lora_rank > 0 && r->lora_targets ? r->lora_targets : ""; *at;) {
+        size_t n = strcspn(at, ",");
+        bool found = false;
+        for (size_t u = 0; u < m->unit_count; u++)
+            for (size_t t = 0; t < m->units[u].tensor_count; t++) {
+                const struct tensor *x = &m->units[u].tensors[t];
+                if (m->units[u].kind != UNIT_BLOCK || !is_linear(x))
+                    continue;
+                found = found || target_is(at, n, x->module);
+                known = known ? known : leaf_of(x->module);
+            }
+        if (!found)
+            return err_set(e, ERR_USAGE,
+                           "LoRA target '%.*s' names no linear layer of a block of %s (one is %s)",
+                           (int)n, at, m->name ? m->name : "the model", known ? known : "none");
+        at += n + (at[n] == ',');
+    }
+    return true;
+}
+
 bool recipe_resolve(struct recipe *r, const struct model *m, const struct cluster *c,
                     struct err *e) {
     assert((unsigned)r->strategy < STRATEGY_COUNT && (unsigned)r->precision < PRECISION_COUNT);
@@ -471,7 +514,7 @@ bool recipe_resolve(struct recipe *r, const struct model *m, const struct cluste
         return false;
     resolve_types(&next);
     if (!resolve_offload(&next, e) || !resolve_batch(&next, e) || !resolve_seq(&next, m, e) ||
-        !resolve_kernel(&next, m, c, e))
+        !resolve_kernel(&next, m, c, e) || !check_targets(&next, m, e))
         return false;
     *r = next;
     return true;
@@ -480,12 +523,9 @@ bool recipe_resolve(struct recipe *r, const struct model *m, const struct cluste
 // ---- trainable parameters -----------------------------------------------------------------------
 
 static bool target_matches(const char *targets, const char *module) {
-    const char *leaf = strrchr(module, '.');
-    leaf = leaf ? leaf + 1 : module;
     for (const char *at = targets; *at;) {
         size_t n = strcspn(at, ",");
-        if ((n == strlen(leaf) && strncmp(at, leaf, n) == 0) ||
-            (n == strlen(module) && strncmp(at, module, n) == 0))
+        if (target_is(at, n, module))
             return true;
         at += n + (at[n] == ',');
     }
@@ -500,8 +540,7 @@ static uint64_t lora_parameters(const struct recipe *r, const struct model *m) {
             continue;
         for (size_t t = 0; t < unit->tensor_count; t++) {
             const struct tensor *x = &unit->tensors[t];
-            bool linear = x->role == TENSOR_LINEAR || x->role == TENSOR_EXPERT;
-            if (!linear || (r->lora_targets && !target_matches(r->lora_targets, x->module)))
+            if (!is_linear(x) || (r->lora_targets && !target_matches(r->lora_targets, x->module)))
                 continue;
             total += r->lora_rank * (x->rows + x->cols) * (x->count ? x->count : 1) * unit->repeat;
         }

@@ -37,7 +37,7 @@ static bool apply_sets(const struct opt_texts *set, struct cluster *c, struct er
         memcpy(path, text, n);
         path[n] = '\0';
         if (!cluster_field_set(c, path, eq + 1, e))
-            return false;
+            return err_of_usage(e);
     }
     return true;
 }

@@ -275,7 +275,7 @@ static bool expand_base(const struct recipe_request *q, const struct model *m, s
         enum strategy s = (enum strategy)i;
         uint64_t k = 0;
         if (!own && !all && !recipe_strategy_parse(q->strategies.items[i], &s, &k, e))
-            return false;
+            return err_of_usage(e);
         recipe_defaults(s, r);
         x.origins = &out->origins[i];
         if (q->config != NULL && !recipe_read_config(q->config, &x, r, e))
@@ -311,7 +311,7 @@ bool recipe_request_expand(const struct recipe_request *q, const struct model *m
     for (size_t i = 0; i < list.count; i++)
         if (!recipe_apply(q, a, &list.items[i], &list.origins[i], e) ||
             !recipe_check_parallel(&list.items[i], e))
-            return false;
+            return err_of_usage(e);
     *out = list;
     return true;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/plan_inputs.h"
 
+#include "cost/compute.h"
+
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -57,8 +59,9 @@ static void list_inputs(struct plan_set *s, struct arena *a) {
         .path = "model.parameters",
         .unit = "parameters",
         .figure = figure_known((double)s->model->parameters, PROVENANCE_SPEC, s->model->source)};
-    enum dtype t =
-        s->plan_count ? s->plans[s->recommendation.plan_index].recipe.compute_dtype : DTYPE_BF16;
+    enum dtype t = DTYPE_BF16;
+    if (s->plan_count > 0)
+        t = compute_peak_dtype(&c.gpu, &s->plans[s->recommendation.plan_index].recipe);
     s->inputs[s->input_count++] =
         (struct plan_input){.path = arena_printf(a, "gpu.peak_flop_per_s.%s", dtype_name(t)),
                             .unit = "flop/s",

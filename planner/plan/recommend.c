@@ -2,6 +2,7 @@
 #include "plan/recommend.h"
 
 #include "base/units.h"
+#include "cost/compute.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -70,6 +71,21 @@ static void apply_knob(const struct knob *k, struct recipe *r) {
     }
 }
 
+// The claim goes no further than what was tried.
+static const char *impossible_text(const struct plan_set *s, struct arena *a) {
+    bool asked[STRATEGY_COUNT] = {false}, offload = false, all = true;
+    for (size_t i = 0; i < s->plan_count; i++) {
+        asked[s->plans[i].recipe.strategy] = true;
+        offload = offload || offloads(&s->plans[i]);
+    }
+    for (int i = 0; i < STRATEGY_ALL_COUNT; i++)
+        all = all && asked[i];
+    return arena_printf(a, "%s recompute mode%s or number of GPUs up to %d makes this fit%s",
+                        all ? "no strategy," : "with the strategies asked for, no",
+                        offload ? ", offload" : "", PLAN_GPUS_MAX,
+                        all ? "" : "; others may: see --strategy all");
+}
+
 // The cheapest knob under which any plan of the set fits. Plans without offload go first.
 static bool find_knob(const struct plan_set *s, struct arena *a, const struct knob **knob,
                       size_t *index, struct err *e) {
@@ -109,6 +125,12 @@ static size_t fewest_gpus(const struct plan_set *s, uint64_t *gpus) {
     return best;
 }
 
+static char *strategy_text(const struct recipe *r, struct arena *a) {
+    if (r->strategy == STRATEGY_FSDP2_RESHARD)
+        return arena_printf(a, "fsdp2-reshard=%llu", (unsigned long long)r->reshard_group);
+    return arena_strdup(a, strategy_names[r->strategy]);
+}
+
 static const char *speed_text(const struct plan *p, struct arena *a) {
     char step[32];
     if (!isfinite(p->time.step_s))
@@ -128,7 +150,13 @@ static void recommend_fit(struct plan_set *s, size_t best, struct arena *a) {
                      p->memory.fits_state == FITS_TIGHT
                          ? "; memory is tight (the allocator's upper estimate exceeds the card)"
                          : "");
-    add_action(r, arena_printf(a, "train with --strategy %s", strategy_names[p->recipe.strategy]));
+    add_action(r, arena_printf(a, "train with --strategy %s", strategy_text(&p->recipe, a)));
+    if (p->recipe.compute_dtype == DTYPE_BF16 &&
+        compute_peak_dtype(&s->cluster->gpu, &p->recipe) == DTYPE_FP32)
+        add_action(r, arena_printf(a,
+                                   "--precision fp16-mixed: %s has no bf16 matrix units, so bf16 "
+                                   "is priced at its fp32 rate",
+                                   s->cluster->gpu.name ? s->cluster->gpu.name : "this GPU"));
     if (p->recipe.offload_optimizer != OFFLOAD_NONE)
         add_action(r, arena_printf(a, "--offload-optimizer %s",
                                    offload_names[p->recipe.offload_optimizer]));
@@ -161,10 +189,7 @@ static bool recommend_change(struct plan_set *s, struct arena *a, struct err *e)
         return true;
     }
     *r = (struct recommendation){.plan_index = 0, .choice = CHOICE_IMPOSSIBLE};
-    r->reason = arena_printf(a,
-                             "no strategy, recompute mode, offload or number of GPUs up to %d "
-                             "makes this fit",
-                             PLAN_GPUS_MAX);
+    r->reason = impossible_text(s, a);
     return true;
 }
 
@@ -180,9 +205,7 @@ bool recommend(struct plan_set *s, struct arena *a, struct err *e) {
 
 char *plan_title(const struct plan *p, struct arena *a) {
     const struct recipe *r = &p->recipe;
-    char *title = r->strategy == STRATEGY_FSDP2_RESHARD
-                      ? arena_printf(a, "fsdp2-reshard=%llu", (unsigned long long)r->reshard_group)
-                      : arena_strdup(a, strategy_names[r->strategy]);
+    char *title = strategy_text(r, a);
     if (r->offload_optimizer != OFFLOAD_NONE && r->offload_optimizer == r->offload_param)
         return arena_printf(a, "%s + all %s", title, offload_names[r->offload_param]);
     if (r->offload_optimizer != OFFLOAD_NONE)

@@ -14,7 +14,9 @@
 struct step_unit_class {
     const struct model_unit *unit;
     struct unit_cost forward, backward;
-    double elements, trainable;        // of one instance on this rank (tensor-parallel share)
+    double elements, trainable;        // of one instance on this rank (tensor-parallel share);
+                                       // FSDP2's padding included
+    double gather_bytes, stored_bytes; // of the whole instance: as gathered, as its shards keep it
     double kept_bytes, backward_bytes; // activations across forward; more while in backward
     double tensor_bytes;               // payload of one tensor-parallel exchange
     double persistent;                 // elements ZeRO-3 keeps gathered
@@ -27,6 +29,7 @@ struct step_unit {
 // Units whose parameters travel together.
 struct step_group {
     double elements, trainable;
+    double gather_bytes, stored_bytes;
     uint32_t first, last; // units
     bool root;
 };
@@ -179,6 +182,8 @@ void step_build_zero12(struct step_builder *b);
 bool step_build_zero3(struct step_builder *b, struct err *e);
 // Read or write by the NVMe swapper; `wait`: the host waits for its end.
 uint32_t step_swap(struct step_builder *b, bool read, double bytes, uint32_t dep, bool wait);
+// Share of this rank's parameters beyond what max_in_cpu keeps in host memory.
+double step_nvme_share(const struct step_builder *b);
 // CPU Adam over `elements` of this rank while every rank of the node steps its own; `wait`: in the
 // training process, else in SuperOffload's.
 uint32_t step_adam(struct step_builder *b, double elements, uint32_t dep, bool wait);

@@ -2,6 +2,7 @@
 // Units, FSDP groups and rates of one rank: everything a builder needs before it adds tasks.
 #include "base/units.h"
 #include "cost/activation.h"
+#include "cost/memory_parts.h"
 #include "plan/step_build.h"
 
 #include <math.h>
@@ -43,6 +44,33 @@ static void class_activations(struct step_builder *b, struct step_unit_class *k)
     k->backward_bytes /= split;
 }
 
+// FSDP2 cuts dim 0: every rank keeps, sends and receives as many rows as the first one.
+static double class_elements(const struct step_builder *b, const struct model_unit *u) {
+    double sum = 0, shards = (double)b->shard;
+    if (!recipe_is_fsdp2(b->recipe))
+        return (double)u->parameters / (double)b->recipe->tp;
+    for (size_t i = 0; i < u->tensor_count; i++) {
+        const struct tensor *t = &u->tensors[i];
+        double rows = ceil((double)t->rows / shards) * shards;
+        sum += rows * (double)(t->cols ? t->cols : 1) * (double)(t->count ? t->count : 1);
+    }
+    return sum / (double)b->recipe->tp;
+}
+
+// A LoRA base stays in 16 bits, or 4 bits and gathered so, beside its adapters.
+static void class_bytes(const struct step_builder *b, struct step_unit_class *k) {
+    const struct step_sizes *s = &b->sizes;
+    if (b->recipe->lora_rank == 0) {
+        k->gather_bytes = k->elements * s->gather;
+        k->stored_bytes = k->elements * s->param;
+        return;
+    }
+    double frozen = memory_frozen_element_bytes(b->recipe);
+    k->gather_bytes =
+        k->elements * (b->recipe->base_4bit ? frozen : s->gather) + k->trainable * s->gather;
+    k->stored_bytes = k->elements * frozen + k->trainable * s->param;
+}
+
 static double class_trainable(const struct step_builder *b, const struct step_unit_class *k) {
     const struct recipe *r = b->recipe;
     if (r->lora_rank == 0)
@@ -63,8 +91,9 @@ static void init_classes(struct step_builder *b) {
         compute_unit(&x, k->unit, &k->forward, &k->backward);
         scale_unit_cost(&k->forward, b->scale.compute);
         scale_unit_cost(&k->backward, b->scale.compute);
-        k->elements = (double)k->unit->parameters / (double)r->tp;
+        k->elements = class_elements(b, k->unit);
         k->trainable = class_trainable(b, k);
+        class_bytes(b, k);
         if (k->unit->kind == UNIT_BLOCK)
             k->tensor_bytes = (double)(r->micro_batch * r->seq * b->model->hidden) / (double)r->cp *
                               dtype_bytes(recipe_activation_dtype(r));
@@ -103,6 +132,8 @@ static void join(struct step_builder *b, uint32_t unit, uint32_t group) {
     g->last = unit;
     g->elements += k->elements;
     g->trainable += k->trainable;
+    g->gather_bytes += k->gather_bytes;
+    g->stored_bytes += k->stored_bytes;
     b->units[unit].group = group;
 }
 
@@ -151,8 +182,30 @@ static void init_rates(struct step_builder *b) {
     v->hbm_bytes_per_s = known(g->hbm_bytes_per_s, INFINITY) * known(g->hbm_fraction, 1);
 }
 
+static bool has_links(const struct step_builder *b) {
+    const struct gpu *g = &b->cluster->gpu;
+    const struct figure any[] = {g->nvlink_bytes_per_s, g->nvlink_busbw_bytes_per_s,
+                                 g->pcie_h2d_bytes_per_s, g->pcie_d2h_bytes_per_s};
+    for (size_t i = 0; i < sizeof any / sizeof any[0]; i++)
+        if (known(any[i], NAN) > 0)
+            return true;
+    return b->cluster->fit_count > 0 || b->ranks_per_node <= 1;
+}
+
+// What has no default: without it there is no time.
 static bool check(const struct step_builder *b, struct err *e) {
     const struct recipe *r = b->recipe;
+    const struct gpu *g = &b->cluster->gpu;
+    if (!(compute_peak_flop_per_s(g, r) > 0))
+        return err_set(e, ERR_INPUT, "GPU %s states no peak for %s: give peak_flop_per_s",
+                       g->name ? g->name : "?", dtype_name(r->compute_dtype));
+    if (!(known(g->hbm_bytes_per_s, NAN) > 0))
+        return err_set(e, ERR_INPUT, "GPU %s states no hbm_bytes_per_s", g->name ? g->name : "?");
+    if (!has_links(b))
+        return err_set(e, ERR_INPUT,
+                       "GPU %s states no rate between GPUs: give pcie_generation, or "
+                       "pcie_h2d_bytes_per_s or nvlink_bytes_per_s",
+                       g->name ? g->name : "?");
     if (r->offload_optimizer == OFFLOAD_NVME || r->offload_param == OFFLOAD_NVME)
         if (!(b->rates.nvme_read_bytes_per_s > 0) || !(b->rates.nvme_write_bytes_per_s > 0))
             return err_set(e, ERR_INPUT,
@@ -191,8 +244,10 @@ bool step_builder_init(struct step_builder *b, const struct step_request *q, str
         b->host_cores = known(q->cluster->cpu_cores, 1) / (double)b->ranks_per_node;
     b->sim = sim_create(a, STEP_STREAM_COUNT, STEP_RESOURCE_COUNT);
     init_rates(b);
+    if (!check(b, e))
+        return false;
     init_classes(b);
     init_units(b);
     init_groups(b);
-    return check(b, e);
+    return true;
 }

@@ -50,16 +50,17 @@ static void unshard(struct fsdp1 *f, uint32_t group) {
     const struct step_group *g = &b->groups[group];
     if (f->unsharded[group] || f->issued[group] || !gathers(f))
         return;
-    double own = g->elements / (double)b->shard;
+    double stored_bytes = g->stored_bytes / (double)b->shard;
     if (b->recipe->offload_param == OFFLOAD_CPU)
         step_copy(b, &(struct step_copy){.op = OP_PARAM_H2D,
                                          .stream = STREAM_COPY,
                                          .to_device = true,
-                                         .bytes = own * b->sizes.param,
+                                         .bytes = stored_bytes,
                                          .unit = g->first,
                                          .dep = SIM_NONE});
     if (b->sizes.param != b->sizes.gather)
-        step_kernel(b, OP_COPY_IN, STREAM_COPY, g->first, own * (b->sizes.param + b->sizes.gather));
+        step_kernel(b, OP_COPY_IN, STREAM_COPY, g->first,
+                    stored_bytes + g->gather_bytes / (double)b->shard);
     limit(f);
     struct step_collective c = {.op = OP_GATHER,
                                 .stream = STREAM_COLLECTIVE,
@@ -68,10 +69,10 @@ static void unshard(struct fsdp1 *f, uint32_t group) {
                                 .dtype = step_dtype_of(b->sizes.gather),
                                 .size = b->shard,
                                 .stride = b->recipe->tp,
-                                .payload_bytes = g->elements * b->sizes.gather,
+                                .payload_bytes = g->gather_bytes,
                                 .unit = g->first,
                                 .dep = b->last[STREAM_COPY]};
-    step_claim(b, g->elements * b->sizes.gather);
+    step_claim(b, g->gather_bytes);
     f->last_gather = step_collective(b, &c);
     f->issued[group] = true;
 }
@@ -100,7 +101,7 @@ static void forward(struct fsdp1 *f) {
             unshard(f, group + 1);
         bool frees = i == b->groups[group].last && frees_after_forward(f, group);
         if (frees)
-            step_release(b, b->groups[group].elements * b->sizes.gather);
+            step_release(b, b->groups[group].gather_bytes);
         uint32_t id = step_compute(b, i, false);
         if (frees) {
             f->unsharded[group] = false;
@@ -184,7 +185,7 @@ static void backward(struct fsdp1 *f) {
             i == g->first && gathers(f) && (f->sync || frees_after_forward(f, group) || g->root);
         step_claim(b, b->classes[b->units[i].class].trainable * b->sizes.gather);
         if (frees)
-            step_release(b, g->elements * b->sizes.gather);
+            step_release(b, g->gather_bytes);
         uint32_t id = step_compute(b, i, true);
         if (i != g->first)
             continue;

@@ -25,7 +25,7 @@ struct fsdp2 {
 };
 
 static double gathered_bytes(const struct fsdp2 *f, uint32_t group) {
-    return f->b->groups[group].elements * f->b->sizes.gather;
+    return f->b->groups[group].gather_bytes;
 }
 
 static bool offloads(const struct fsdp2 *f) {
@@ -46,21 +46,21 @@ static void issue_gather(struct fsdp2 *f, uint32_t group, bool backward) {
     const struct recipe *r = b->recipe;
     const struct step_group *g = &b->groups[group];
     uint64_t size = b->shard;
-    double own = g->elements / (double)b->shard, stored = b->sizes.param;
+    double own_bytes = g->gather_bytes / (double)b->shard;
+    double stored_bytes = g->stored_bytes / (double)b->shard;
     bool clone = backward && r->strategy == STRATEGY_FSDP2_RESHARD && !g->root;
     if (clone) { // of the gathered parameters, kept on the GPU since forward
         size = r->reshard_group;
-        own = g->elements / (double)size;
-        stored = b->sizes.gather;
+        own_bytes = stored_bytes = g->gather_bytes / (double)size;
     }
     if (offloads(f) && !clone)
         step_copy(b, &(struct step_copy){.op = OP_PARAM_H2D,
                                          .stream = STREAM_COPY,
                                          .to_device = true,
-                                         .bytes = own * stored,
+                                         .bytes = stored_bytes,
                                          .unit = g->first,
                                          .dep = SIM_NONE});
-    step_kernel(b, OP_COPY_IN, STREAM_COPY, g->first, own * (stored + b->sizes.gather));
+    step_kernel(b, OP_COPY_IN, STREAM_COPY, g->first, stored_bytes + own_bytes);
     struct step_collective c = {.op = OP_GATHER,
                                 .stream = STREAM_COLLECTIVE,
                                 .collective = COLLECTIVE_ALL_GATHER,

@@ -2,6 +2,7 @@
 // From the end of the last backward to the end of the step: norm, clipping, the optimizer on GPU or
 // host, NVMe swapping, updated parameters; docs/method.md §step-optimizer and §offload.
 #include "base/units.h"
+#include "cost/memory_parts.h"
 #include "plan/step_build.h"
 
 #include <math.h>
@@ -127,7 +128,7 @@ static void updated_to_gpu(struct step_builder *b, double elements, uint32_t dep
                                      .stream = STREAM_COPY,
                                      .to_device = true,
                                      .host_blocking = blocking,
-                                     .bytes = elements * b->sizes.gather,
+                                     .bytes = elements * b->sizes.param,
                                      .unit = STEP_NO_UNIT,
                                      .dep = dep});
     step_stream_wait(b, STREAM_COMPUTE, b->last[STREAM_COPY]);
@@ -151,7 +152,8 @@ static uint32_t step_sub_group(struct step_builder *b, double elements, uint32_t
 // sub-group; pipeline_read starts the next read early, pipeline_write leaves the write behind.
 static void swap_sub_groups(struct step_builder *b, uint64_t count, double elements) {
     const struct recipe *r = b->recipe;
-    const double in_bytes = 16, out_bytes = 12, grad_bytes = 4;
+    const double grad_bytes = 4, out_bytes = 4 + memory_state_bytes(r); // master, m and v
+    const double in_bytes = out_bytes + grad_bytes;
     step_swap(b, false, held_elements(b) * grad_bytes, b->last[STREAM_D2H], true);
     uint32_t read = step_swap(b, true, elements * in_bytes, SIM_NONE, !r->pipeline_read);
     uint32_t written = SIM_NONE;
@@ -166,8 +168,6 @@ static void swap_sub_groups(struct step_builder *b, uint64_t count, double eleme
         if (!r->pipeline_read && i + 1 < count)
             read = step_swap(b, true, elements * in_bytes, written, true);
     }
-    if (r->offload_param == OFFLOAD_NVME)
-        step_swap(b, false, held_elements(b) * b->sizes.gather, SIM_NONE, true);
 }
 
 static void optimize_on_host(struct step_builder *b) {
@@ -204,9 +204,10 @@ static void optimize_on_host(struct step_builder *b) {
 // DeepSpeed stages 1 and 2 gather the 16-bit weights in one call per parameter group.
 static void gather_updated(struct step_builder *b) {
     const struct recipe *r = b->recipe;
-    double elements = b->trainable;
+    double elements = b->trainable, each = b->sizes.param; // as stored
     if (recipe_is_stage3(r)) {
         elements = b->persistent;
+        each = b->sizes.gather;
     } else if (r->strategy != STRATEGY_ZERO1 && r->strategy != STRATEGY_ZERO2) {
         return;
     }
@@ -217,10 +218,10 @@ static void gather_updated(struct step_builder *b) {
                                 .stream = STREAM_COLLECTIVE,
                                 .collective = COLLECTIVE_ALL_GATHER,
                                 .group = GROUP_WORLD,
-                                .dtype = step_dtype_of(b->sizes.gather),
+                                .dtype = step_dtype_of(each),
                                 .size = b->shard,
                                 .stride = r->tp,
-                                .payload_bytes = elements * b->sizes.gather,
+                                .payload_bytes = elements * each,
                                 .unit = STEP_NO_UNIT,
                                 .dep = b->last[STREAM_COMPUTE]};
     step_stream_wait(b, STREAM_COMPUTE, step_collective(b, &c));
@@ -234,5 +235,8 @@ void step_build_optimizer(struct step_builder *b) {
         clip_on_gpu(b);
         optimize_on_gpu(b, held_elements(b));
     }
+    double swapped = step_nvme_share(b) * held_elements(b) * b->sizes.param;
+    if (b->recipe->offload_param == OFFLOAD_NVME && swapped > 0)
+        step_swap(b, false, swapped, SIM_NONE, true);
     gather_updated(b);
 }

@@ -66,13 +66,18 @@ static bool params_on_host(const struct recipe *r) {
     return r->offload_param != OFFLOAD_NONE;
 }
 
+double step_nvme_share(const struct step_builder *b) {
+    double own = b->elements / (double)b->shard, kept = (double)b->recipe->max_in_cpu_elements;
+    return own > kept ? 1 - kept / own : 0;
+}
+
 static void fetch_shards(struct zero3_step *z, double own, uint32_t unit) {
     struct step_builder *b = z->b;
     const struct recipe *r = b->recipe;
-    double bytes = own * b->sizes.gather;
+    double bytes = own * b->sizes.param, swapped = step_nvme_share(b) * bytes;
     uint32_t dep = SIM_NONE;
-    if (r->offload_param == OFFLOAD_NVME)
-        dep = step_swap(b, true, bytes, SIM_NONE, false);
+    if (r->offload_param == OFFLOAD_NVME && swapped > 0)
+        dep = step_swap(b, true, swapped, SIM_NONE, false);
     if (params_on_host(r))
         step_copy(b, &(struct step_copy){.op = OP_PARAM_H2D,
                                          .stream = z->gather_stream,

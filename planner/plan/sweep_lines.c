@@ -93,16 +93,16 @@ static bool stays_gathered(const struct step_builder *b, const struct step_group
 // Shards brought up and cast, before a group's gather.
 static double shard_s(const struct tally *t, const struct step_group *g) {
     const struct step_builder *b = t->b;
-    double own = g->elements / (double)b->shard, s = 0;
+    double ranks = (double)b->shard, s = 0;
     if (b->recipe->offload_param == OFFLOAD_CPU)
-        s += up_s(t, own * b->sizes.param);
+        s += up_s(t, g->stored_bytes / ranks);
     if (recipe_is_fsdp2(b->recipe) || b->sizes.param != b->sizes.gather)
-        s += kernel_s(t, own * (b->sizes.param + b->sizes.gather));
+        s += kernel_s(t, (g->stored_bytes + g->gather_bytes) / ranks);
     return s;
 }
 
 static double copy_out_s(const struct tally *t, const struct step_group *g) {
-    return recipe_is_fsdp2(t->b->recipe) ? kernel_s(t, 2 * g->elements * t->b->sizes.gather) : 0;
+    return recipe_is_fsdp2(t->b->recipe) ? kernel_s(t, 2 * g->gather_bytes) : 0;
 }
 
 static void add_gathers(const struct tally *t, struct sweep_micro *m) {
@@ -112,7 +112,7 @@ static void add_gathers(const struct tally *t, struct sweep_micro *m) {
         again.size = b->recipe->reshard_group;
     for (uint32_t i = 0; i < b->group_count; i++) {
         const struct step_group *g = &b->groups[i];
-        double bytes = g->elements * b->sizes.gather;
+        double bytes = g->gather_bytes;
         if (g->elements <= 0 || (!g->root && stays_gathered(b, g)))
             continue;
         add_link(t, m, &all, collective_s(t, &all, bytes));
@@ -125,10 +125,10 @@ static void add_gathers(const struct tally *t, struct sweep_micro *m) {
         m->inline_s += copy_out_s(t, g);
     }
     const struct step_group *root = &b->groups[0], *next = &b->groups[b->group_count > 1];
-    double root_s = collective_s(t, &all, root->elements * b->sizes.gather);
+    double root_s = collective_s(t, &all, root->gather_bytes);
     m->first_s = shard_s(t, root) + root_s;
     if (next != root && !stays_gathered(b, next))
-        m->ahead_s = collective_s(t, &all, next->elements * b->sizes.gather) - copy_out_s(t, root);
+        m->ahead_s = collective_s(t, &all, next->gather_bytes) - copy_out_s(t, root);
 }
 
 struct reduction { // of one group: until the collective's end, and until all of it is done
@@ -319,10 +319,11 @@ static struct packing packing_of(const struct tally *t, double elements) {
         size = r->shard_group;
     double bytes = elements / (double)r->tp * b->sizes.gather, own = bytes / (double)size;
     struct packing p = {.kernels_s = kernel_s(t, 2 * own) + kernel_s(t, 2 * bytes)};
+    double stored = elements / (double)r->tp * b->sizes.param / (double)size;
     if (r->offload_param == OFFLOAD_NVME)
-        p.read_s = own / b->rates.nvme_read_bytes_per_s;
+        p.read_s = step_nvme_share(b) * stored / b->rates.nvme_read_bytes_per_s;
     if (r->offload_param != OFFLOAD_NONE)
-        p.up_s = up_s(t, own);
+        p.up_s = up_s(t, stored);
     return p;
 }
 

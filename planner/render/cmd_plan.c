@@ -5,6 +5,7 @@
 #include "render/emit_plan.h"
 
 #include <stdio.h>
+#include <string.h>
 
 struct plan_options {
     struct model_request request;
@@ -50,6 +51,21 @@ static enum plan_offload offload_wanted(const struct plan_options *o) {
     return PLAN_OFFLOAD_IF_NEEDED;
 }
 
+// Where nothing asked for can run there is no plan to answer with: the reasons, each once.
+static bool refuse_all(struct cli *cli, const struct plan_set *s) {
+    const char *text = NULL;
+    for (size_t i = 0; i < s->plan_count; i++) {
+        const char *why = s->plans[i].reason;
+        if (why == NULL)
+            return true;
+        if (text == NULL)
+            text = why;
+        else if (strstr(text, why) == NULL)
+            text = arena_printf(cli->arena, "%s; %s", text, why);
+    }
+    return text == NULL || err_set(&cli->err, ERR_USAGE, "%s", text);
+}
+
 static bool evaluate(struct cli *cli, const struct plan_options *o, struct plan_set *s,
                      struct recipe_list *list) {
     struct model *m = arena_alloc(cli->arena, sizeof *m);
@@ -62,7 +78,7 @@ static bool evaluate(struct cli *cli, const struct plan_options *o, struct plan_
                              .recipes = list->items,
                              .recipe_count = list->count,
                              .offload = offload_wanted(o)};
-    return plan_all(&q, cli->arena, s, &cli->err);
+    return plan_all(&q, cli->arena, s, &cli->err) && refuse_all(cli, s);
 }
 
 static int run(struct cli *cli, int argc, char **argv) {

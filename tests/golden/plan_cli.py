@@ -141,6 +141,50 @@ class Surface(unittest.TestCase):
         self.assertEqual(run("frobnicate").returncode, 2)
         self.assertEqual(run().returncode, 2)
 
+    def test_what_cannot_run_is_a_usage_error(self):
+        for words in (["--strategy", "ddp", "--offload-optimizer", "cpu"],
+                      ["--strategy", "hsdp,mics", "--shard-group", "3"], ["--global-batch", "9"],
+                      ["--strategy", "fsdp2-reshard=3"], ["--recompute", "every-0"],
+                      ["--strategy", "fsdp2-reshard=99999999999999999999"],
+                      ["--lora-rank", "8", "--lora-targets", "q_proj,nosuch"],
+                      ["--set", "recipe.micro_batch=-3"],
+                      ["--set", "cluster.host_dram_bytes_per_s=0"]):
+            done = run("plan", "llama-2-7b", "dgx-a100", *words)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), (words, done.stderr))
+            self.assertTrue(done.stderr.startswith("shardplan: "), words)
+        some = run("plan", "llama-2-7b", "dgx-a100", "--strategy", "ddp,zero2", "--offload-optimizer", "cpu")
+        self.assertEqual(some.returncode, 0)  # one of the two can
+
+    def test_min_gpus_of_a_derived_shard_group(self):
+        for gpus in ("3", "7", "12"):
+            result, _ = plan("llama-2-7b", "dgx-a100", "--strategy", "hsdp,mics", "--gpus", gpus)
+            for p in result["plans"]:
+                self.assertTrue(p["fits"])
+                self.assertEqual(p["memory"]["min_gpus"], 2, (gpus, p["title"]))
+
+    def test_impossible_claims_what_was_tried(self):
+        one, done = plan("llama-3-70b", "dgx-a100", "--strategy", "ddp")
+        self.assertEqual((one["recommendation"]["choice"], done.returncode), ("impossible", 1))
+        self.assertIn("--strategy all", one["recommendation"]["reason"])
+
+    def test_a_missing_peak_is_a_reason_not_a_crash(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "cluster.json")
+            gpu = {"schema": "shardplan.gpu/1", "id": "own", "name": "own", "pcie_generation": 4}
+            for key, value in (("memory_nominal_bytes", 2**35), ("hbm_bytes_per_s", 1e12), ("bf16", 2e14)):
+                gpu[key] = {"value": value, "provenance": "spec", "source": "data sheet"}
+            gpu["peak_flop_per_s"] = {"bf16": gpu.pop("bf16")}
+            for missing, precision, word in ((None, "fp32", "peak"), ("hbm_bytes_per_s", "bf16-mixed", "hbm"),
+                                             ("pcie_generation", "bf16-mixed", "between GPUs")):
+                with open(path, "w", encoding="utf-8") as f:
+                    json.dump({"schema": "shardplan.cluster/1", "name": "own", "nodes": 1, "gpus_per_node": 8,
+                               "gpu": {k: v for k, v in gpu.items() if k != missing}}, f)
+                result, done = plan("gpt2", path, "--strategy", "ddp,zero3,fsdp1,fsdp2", "--precision", precision)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                for p in result["plans"]:
+                    self.assertIsNone(p["time"]["step_s"])
+                    self.assertIn(word, p["time"]["reason"])
+
     def test_nearest_names(self):
         self.assertIn("llama-2-7b", run("plan", "lama-2-7b", "dgx-h100").stderr)
         self.assertIn("dgx-h100", run("plan", "llama-2-7b", "dgx-h10").stderr)

@@ -3,6 +3,7 @@
 #include "base/units.h"
 #include "cost/compute.h"
 #include "cost/compute_ops.h"
+#include "describe/gpu.h"
 #include "describe/gpu_kernels.h"
 
 #include <math.h>
@@ -257,6 +258,27 @@ static void gpu_optimizer_bytes(void **state) {
     assert_true(compute_optimizer_s(&c, &r, 1e9) > 2 * 28e9 / rate);
 }
 
+// NVIDIA's tuning guides: bf16 matrix units since compute capability 8.0; V100 and T4 have fp16's.
+static void bf16_before_ampere_runs_as_fp32(void **state) {
+    (void)state;
+    struct recipe r = {.precision = PRECISION_BF16_MIXED, .compute_dtype = DTYPE_BF16};
+    struct gpu g;
+    gpu_init(&g);
+    g.sm = "sm_70";
+    g.peak_flop_per_s[DTYPE_FP32] = figure_known(15.7 * UNITS_TERA, PROVENANCE_SPEC, "V100");
+    g.peak_flop_per_s[DTYPE_FP16] = figure_known(125 * UNITS_TERA, PROVENANCE_SPEC, "V100");
+    assert_int_equal(compute_peak_dtype(&g, &r), DTYPE_FP32);
+    assert_true(compute_peak_flop_per_s(&g, &r) == 15.7 * UNITS_TERA);
+    r.compute_dtype = DTYPE_FP16;
+    assert_int_equal(compute_peak_dtype(&g, &r), DTYPE_FP16);
+    g.sm = "sm_86"; // a file that states one 16-bit figure for both types
+    r.compute_dtype = DTYPE_BF16;
+    assert_int_equal(compute_peak_dtype(&g, &r), DTYPE_FP16);
+    g.peak_flop_per_s[DTYPE_FP32] = figure_unknown();
+    r.compute_dtype = DTYPE_FP32;
+    assert_true(isnan(compute_peak_flop_per_s(&g, &r)));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(flops_match_closed_form),
@@ -267,6 +289,7 @@ int main(void) {
         cmocka_unit_test(tied_head_is_billed_once),
         cmocka_unit_test(cpu_adam_prior_and_floor),
         cmocka_unit_test(gpu_optimizer_bytes),
+        cmocka_unit_test(bf16_before_ampere_runs_as_fp32),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -101,6 +101,8 @@ static void set_up(struct fixture *f, enum strategy strategy) {
     f->model = (struct model){.name = "uniform", .units = units, .unit_count = 2, .layers = LAYERS};
     f->model.parameters = 4 + LAYERS * 1000000;
     f->cluster = (struct cluster){.nodes = 1, .gpus_per_node = 8, .gpus = 8};
+    f->cluster.gpu.pcie_h2d_bytes_per_s = figure_known(UNITS_TERA, PROVENANCE_SPEC, "test");
+    f->cluster.gpu.hbm_bytes_per_s = figure_known(UNITS_TERA, PROVENANCE_SPEC, "test");
     recipe_defaults(strategy, &f->recipe);
     f->recipe.clip = 0;
     f->recipe.micro_batch = f->recipe.grad_accum = 1;
