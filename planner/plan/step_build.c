@@ -191,25 +191,35 @@ bool step_collective_spans(const struct step_builder *b, uint64_t size, uint64_t
     return size > layout_of(b, size, stride).ranks_per_node;
 }
 
-// The same payload moved by links `scale` times as fast. A group over nodes keeps the time its ring
-// needs inside the node; docs/method.md §what-if.
+static struct figure faster(struct figure f, double by) {
+    f.value *= by;
+    f.low *= by;
+    f.high *= by;
+    return f;
+}
+
+// The time by the law of a cluster whose links are so much faster; fits were taken on these links,
+// so they keep their ratio to the law. docs/method.md §what-if.
 static void rescale(const struct step_builder *b, const struct step_collective *c,
                     const struct group_layout *g, struct collective_time *t) {
-    bool spans = g->size > g->ranks_per_node;
-    double faster = spans ? b->scale.inter : b->scale.intra;
-    double transfer_s = t->transfer_s / faster;
-    if (spans && g->ranks_per_node > 1 && faster > 1) {
-        struct group_layout node = {g->ranks_per_node, g->ranks_per_node, 1};
-        struct collective_time inside;
-        collective_estimate(b->cluster, c->collective, &node, c->payload_bytes, &inside);
-        double n = (double)g->size, k = (double)g->ranks_per_node;
-        double inside_s = inside.transfer_s * ((n - 1) / n) / ((k - 1) / k) / b->scale.intra;
-        transfer_s = fmax(transfer_s, fmin(inside_s, t->transfer_s));
-    }
-    double change = transfer_s - t->transfer_s;
+    struct cluster now = *b->cluster;
+    struct collective_time as_is, scaled;
+    now.fit_count = 0;
+    collective_estimate(&now, c->collective, g, c->payload_bytes, &as_is);
+    if (!(as_is.transfer_s > 0))
+        return;
+    struct gpu *gpu = &now.gpu;
+    struct figure *inside[] = {&gpu->nvlink_bytes_per_s,     &gpu->nvlink_busbw_bytes_per_s,
+                               &gpu->nvls_busbw_bytes_per_s, &gpu->pcie_h2d_bytes_per_s,
+                               &gpu->pcie_d2h_bytes_per_s,   &now.pcie_switch_bytes_per_s};
+    for (size_t i = 0; i < sizeof inside / sizeof *inside; i++)
+        *inside[i] = faster(*inside[i], b->scale.intra);
+    now.nic_bytes_per_s = faster(now.nic_bytes_per_s, b->scale.inter);
+    collective_estimate(&now, c->collective, g, c->payload_bytes, &scaled);
     double low = t->low_s / t->seconds, high = t->high_s / t->seconds;
-    t->seconds += change;
-    t->transfer_s = transfer_s;
+    t->transfer_s *= scaled.transfer_s / as_is.transfer_s;
+    t->latency_s *= as_is.latency_s > 0 ? scaled.latency_s / as_is.latency_s : 1;
+    t->seconds = t->latency_s + t->transfer_s;
     t->low_s = low * t->seconds;
     t->high_s = high * t->seconds;
 }

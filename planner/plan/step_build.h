@@ -42,6 +42,7 @@ struct step_link_rates { // per rank; INFINITY where a what-if says so
     double h2d_bytes_per_s, d2h_bytes_per_s, pcie_both_bytes_per_s;
     double dram_bytes_per_s;
     double nvme_read_bytes_per_s, nvme_write_bytes_per_s;
+    double nvme_read_load, nvme_write_load; // of the drives at that rate: 1, or less behind DRAM
     double hbm_bytes_per_s;
 };
 

@@ -160,6 +160,18 @@ static void init_groups(struct step_builder *b) {
     }
 }
 
+// What drives read and write passes through the host's memory.
+static void init_drives(const struct step_builder *b, struct step_link_rates *v) {
+    double share = (double)b->ranks_per_node;
+    double reads = known(b->cluster->nvme_read_bytes_per_s, NAN) / share * b->scale.nvme;
+    double writes = known(b->cluster->nvme_write_bytes_per_s, NAN) / share * b->scale.nvme;
+    v->nvme_read_bytes_per_s = reads > v->dram_bytes_per_s ? v->dram_bytes_per_s : reads;
+    v->nvme_write_bytes_per_s = writes > v->dram_bytes_per_s ? v->dram_bytes_per_s : writes;
+    v->nvme_read_load = v->nvme_read_bytes_per_s < reads ? v->nvme_read_bytes_per_s / reads : 1;
+    v->nvme_write_load =
+        v->nvme_write_bytes_per_s < writes ? v->nvme_write_bytes_per_s / writes : 1;
+}
+
 static void init_rates(struct step_builder *b) {
     const struct cluster *c = b->cluster;
     const struct gpu *g = &c->gpu;
@@ -177,8 +189,7 @@ static void init_rates(struct step_builder *b) {
         fmin(known(g->pcie_h2d_both_bytes_per_s, h2d) + known(g->pcie_d2h_both_bytes_per_s, d2h),
              2 * uplink) *
         pcie;
-    v->nvme_read_bytes_per_s = known(c->nvme_read_bytes_per_s, NAN) / share * b->scale.nvme;
-    v->nvme_write_bytes_per_s = known(c->nvme_write_bytes_per_s, NAN) / share * b->scale.nvme;
+    init_drives(b, v);
     v->hbm_bytes_per_s = known(g->hbm_bytes_per_s, INFINITY) * known(g->hbm_fraction, 1);
 }
 

@@ -84,7 +84,9 @@ bool step_adam_in_backward(const struct recipe *r) {
 
 uint32_t step_adam(struct step_builder *b, double elements, uint32_t dep, bool wait) {
     double node = elements * (double)b->ranks_per_node;
-    struct figure f = compute_cpu_adam_s(b->cluster, b->recipe, node);
+    struct cluster host = *b->cluster; // its rate may follow the memory's
+    host.host_dram_bytes_per_s.value *= b->scale.host_dram;
+    struct figure f = compute_cpu_adam_s(&host, b->recipe, node);
     double floor_s = elements * adam_bytes / b->rates.dram_bytes_per_s;
     double seconds = fmax(f.value / b->scale.cpu, floor_s);
     struct step_task t = {
@@ -109,6 +111,7 @@ static uint32_t pass_on_host(struct step_builder *b, double bytes, uint32_t dep)
 
 uint32_t step_swap(struct step_builder *b, bool read, double bytes, uint32_t dep, bool wait) {
     double rate = read ? b->rates.nvme_read_bytes_per_s : b->rates.nvme_write_bytes_per_s;
+    double load = read ? b->rates.nvme_read_load : b->rates.nvme_write_load;
     struct step_task t = {.op = read ? OP_NVME_READ : OP_NVME_WRITE,
                           .stream = read ? STREAM_NVME_READ : STREAM_NVME_WRITE,
                           .unit = STEP_NO_UNIT,
@@ -117,7 +120,7 @@ uint32_t step_swap(struct step_builder *b, bool read, double bytes, uint32_t dep
                           .deps = {dep},
                           .dep_count = 1,
                           .host_blocking = wait,
-                          .demands = {{RESOURCE_NVME, 1}, {RESOURCE_DRAM, rate}},
+                          .demands = {{RESOURCE_NVME, load}, {RESOURCE_DRAM, rate}},
                           .demand_count = isfinite(rate) ? 2 : 0};
     step_spread(&t, read ? b->cluster->nvme_read_bytes_per_s : b->cluster->nvme_write_bytes_per_s);
     return step_add(b, &t);

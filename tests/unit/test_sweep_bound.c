@@ -33,13 +33,16 @@ static uint64_t draw(uint64_t stream, uint64_t i, uint64_t below) {
     return stats_random_u64(20261201, stream, i) % below;
 }
 
-// One of `count` values, or with `two` two neighbours.
 static void pick(struct sweep_values *v, const uint64_t *from, size_t count, uint64_t stream,
-                 uint64_t i, bool two) {
-    size_t at = draw(stream, i, count);
-    v->items[v->count++] = from[at];
-    if (two && count > 1)
-        v->items[v->count++] = from[(at + 1) % count];
+                 uint64_t i) {
+    v->items[v->count++] = from[draw(stream, i, count)];
+}
+
+// A value and its neighbour.
+static void pick_two(struct sweep_values *v, const uint64_t *from, size_t count, uint64_t stream,
+                     uint64_t i) {
+    pick(v, from, count, stream, i);
+    v->items[v->count++] = from[(draw(stream, i, count) + 1) % count];
 }
 
 // Switches that a configuration file may set and that the bound has to follow.
@@ -92,17 +95,17 @@ static bool make_space(struct fixture *f, uint64_t i) {
     turn_knobs(&f->recipe, i);
     uint64_t precision =
         f->c.gpu.peak_flop_per_s[DTYPE_BF16].value > 0 ? PRECISION_BF16_PURE : PRECISION_FP16_MIXED;
-    pick(&f->space.precision, &precision, 1, 10, i, false);
-    pick(&f->space.micro_batch, micro, 5, 11, i, true);
-    pick(&f->space.recompute, modes, 5, 12, i, true);
-    pick(&f->space.loss, loss, 3, 13, i, false);
+    pick(&f->space.precision, &precision, 1, 10, i);
+    pick_two(&f->space.micro_batch, micro, 5, 11, i);
+    pick_two(&f->space.recompute, modes, 5, 12, i);
+    pick(&f->space.loss, loss, 3, 13, i);
     memcpy(f->space.offload.items, offload, sizeof offload);
     f->space.offload.count = sizeof offload / sizeof *offload;
-    pick(&f->space.nodes, nodes, 3, 14, i, true);
-    pick(&f->space.reduce_bucket, bucket, 3, 15, i, true);
-    pick(&f->space.prefetch_bucket, prefetch, 3, 16, i, true);
-    pick(&f->space.max_live, live, 2, 17, i, true);
-    pick(&f->space.shard_group, group, 3, 18, i, true);
+    pick_two(&f->space.nodes, nodes, 3, 14, i);
+    pick_two(&f->space.reduce_bucket, bucket, 3, 15, i);
+    pick_two(&f->space.prefetch_bucket, prefetch, 3, 16, i);
+    pick_two(&f->space.max_live, live, 2, 17, i);
+    pick_two(&f->space.shard_group, group, 3, 18, i);
     f->basis = (struct sweep_basis){.model = &f->m,
                                     .cluster = &f->c,
                                     .recipes = &f->recipe,
