@@ -40,7 +40,7 @@ static double bucket_at(const struct walk *w, double done) {
     double waiting = r->embedding_group ? 0 : p->sizes.trainable_fraction * head * p->gather_bytes;
     bool stands = done > 0 && !recipe_is_fsdp1(r); // FSDP1 drops it within its own hook
     double reducing = stands ? w->reduce : 0;
-    if (r->replica_group > 1 && p->reduce_bytes != p->parameter_bytes)
+    if (r->replica_group > 1 && recipe_is_fsdp2(r) && p->reduce_bytes != p->parameter_bytes)
         reducing += done * w->reduce / p->sizes.shard_degree;
     return waiting + reducing;
 }

@@ -4,6 +4,8 @@
 #include "base/opt.h"
 #include "render/cmd.h"
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -60,31 +62,36 @@ static int generate(const char *what) {
     return EXIT_YES;
 }
 
+// An answer that did not reach its reader is none: a full disk shows here at the latest.
+static int written(int status) {
+    bool lost = fflush(stdout) != 0;
+    if (!lost && !ferror(stdout))
+        return status;
+    fprintf(stderr, "shardplan: standard output: %s\n", lost ? strerror(errno) : "write failed");
+    return status == EXIT_YES || status == EXIT_NO ? EXIT_MISSING : status;
+}
+
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "--version") == 0) {
         printf("shardplan %s (%s)\n", build_version(), build_commit());
-        return EXIT_YES;
+        return written(EXIT_YES);
     }
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         print_help(stdout);
-        return EXIT_YES;
+        return written(EXIT_YES);
     }
     if (argc < 2) {
         print_help(stderr);
         return EXIT_USAGE;
     }
     if (strcmp(argv[1], "--generate") == 0 && argc == 3)
-        return generate(argv[2]);
+        return written(generate(argv[2]));
     const struct command *c = find_command(argv[1]);
     if (!c)
         return unknown_command(argv[1]);
     struct cli cli = {.arena = arena_create()};
     cli.command_line = opt_command_line("shardplan", argc, (const char *const *)argv, cli.arena);
     int status = c->run(&cli, argc - 1, argv + 1);
-    if (fflush(stdout) != 0 && status == EXIT_YES) {
-        perror("shardplan: standard output");
-        status = EXIT_MISSING;
-    }
     arena_destroy(cli.arena);
-    return status;
+    return written(status);
 }

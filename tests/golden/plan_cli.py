@@ -206,6 +206,16 @@ class Surface(unittest.TestCase):
             self.assertEqual(missing.returncode, 4)
             self.assertEqual(os.listdir(folder), ["plan.json"])
 
+    @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full")
+    def test_an_answer_lost_on_a_full_disk_is_no_answer(self):
+        for words in (["plan", "gpt2", "1xA10"], ["plan", "gpt2", "1xA10", "--json", "-"], ["--help"],
+                      ["simulate", "gpt2", "8xA100-80GB", "--strategy", "zero3"], ["catalog", "list"],
+                      ["plan", "llama-3.1-405b", "1xA10"]):
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                done = subprocess.run([PROGRAM, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+            self.assertEqual(done.returncode, 4, (words, done.stderr))
+            self.assertIn("standard output", done.stderr)
+
     def test_same_input_same_bytes(self):
         one, two = (run("plan", "llama-3-8b", "dgx-h100", "--json", "-").stdout for _ in range(2))
         self.assertEqual(one, two)
