@@ -193,6 +193,11 @@ static void run_ring(struct mpi_state *s) {
     }
 }
 
+// A pair is judged by what its link carries both ways at once, not by how the library takes turns.
+static bool is_pair(const struct mpi_state *s) {
+    return s->point->paired && s->point->collective == COLLECTIVE_SEND_RECV;
+}
+
 static void run_library(struct mpi_state *s) {
     const void *from = s->point->in_place ? MPI_IN_PLACE : s->send;
     int chunk = (int)s->ring.chunk, all = chunk * s->ring.count;
@@ -224,7 +229,9 @@ static bool one(void *context, struct err *e) {
     struct mpi_state *s = context;
     (void)e;
     bool ring = s->point->algorithm != NULL && strcmp(s->point->algorithm, "ring") == 0;
-    if (ring && s->point->collective <= COLLECTIVE_ALL_REDUCE)
+    if (is_pair(s))
+        ring_shift(&s->ring, s->send, s->receive);
+    else if (ring && s->point->collective <= COLLECTIVE_ALL_REDUCE)
         run_ring(s);
     else
         run_library(s);

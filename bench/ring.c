@@ -78,6 +78,10 @@ static void exchange(const struct ring *r, struct step s) {
     }
 }
 
+void ring_shift(const struct ring *r, const void *from, void *to) {
+    exchange(r, (struct step){.send = from, .receive = to});
+}
+
 void ring_all_gather(const struct ring *r, const void *from, void *to) {
     size_t bytes = chunk_bytes(r);
     char *all = to;

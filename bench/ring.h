@@ -28,6 +28,8 @@ struct ring {
 
 size_t ring_scratch_bytes(const struct ring *r);
 
+// One chunk to the right while the left neighbour's arrives.
+void ring_shift(const struct ring *r, const void *from, void *to);
 // `to` holds the full array. The own chunk is already in its place when `from` is NULL.
 void ring_all_gather(const struct ring *r, const void *from, void *to);
 // `from` is the full array and stays as it is; `to` is one chunk outside of it.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "judge/verdict.h"
+#include "judge/verdict_private.h"
 
 #include "base/stats.h"
 #include "base/units.h"
@@ -19,19 +19,12 @@ const char *const verdict_status_names[VERDICT_STATUS_COUNT] = {[VERDICT_PASS] =
 static const double model_floor = 0.70;
 // Of a baseline: at best 95 %, less where the baseline itself scattered.
 static const double baseline_share = 0.95;
-// A link this far below the median of its peers is named.
-static const double peer_share = 0.80;
+// This close below its limit a point is measured again before it counts.
+static const double near_share = 0.75;
 // The knee: where transfer takes as long as latency, but at least this.
 #define KNEE_MIN_BYTES (4 * UNITS_MIB)
 
-struct judge {
-    const struct verdict_request *q;
-    struct arena *a;
-    struct verdict *out;
-    size_t capacity;
-};
-
-static struct verdict_check *add(struct judge *j, const char *name) {
+struct verdict_check *verdict_add(struct judge *j, const char *name) {
     struct verdict *v = j->out;
     if (v->count == j->capacity) {
         size_t capacity = j->capacity ? 2 * j->capacity : 32;
@@ -52,7 +45,7 @@ static struct verdict_check *add(struct judge *j, const char *name) {
     return c;
 }
 
-static const char *size_text(struct judge *j, uint64_t bytes) {
+const char *verdict_size_text(struct judge *j, uint64_t bytes) {
     char text[32];
     return arena_strdup(j->a, units_format_bytes(text, sizeof text, (double)bytes));
 }
@@ -61,30 +54,31 @@ static bool sound(const struct measure_result *r) {
     return r->errors == 0 && r->median_s > 0;
 }
 
-// Median over repeats of one point, and how many there are.
-static double median_rate(const struct measurement *m, size_t count, const char *key,
-                          struct arena *a, double *cv, size_t *n) {
+struct scatter {
+    double cv;
+    size_t repeats;
+};
+
+// Median over repeats of one point, and how they scatter.
+static double median_rate(const struct judge *j, const struct verdict_point *points, size_t count,
+                          const char *key, struct scatter *out) {
     const struct measure_result *only = NULL;
-    double *rates = NULL;
-    size_t have = 0, all = 0;
-    for (size_t i = 0; i < count; i++)
-        all += m[i].count;
-    rates = arena_array(a, all + 1, sizeof *rates);
-    for (size_t i = 0; i < count; i++)
-        for (size_t k = 0; k < m[i].count; k++) {
-            const struct measure_result *r = &m[i].results[k];
-            double rate =
-                isfinite(r->busbw_bytes_per_s) ? r->busbw_bytes_per_s : r->algbw_bytes_per_s;
-            if (sound(r) && rate > 0 && strcmp(measure_key(r, a), key) == 0) {
-                rates[have++] = rate;
-                only = r;
-            }
+    double *rates = arena_array(j->a, count + 1, sizeof *rates);
+    size_t have = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct measure_result *r = points[i].result;
+        double rate = isfinite(r->busbw_bytes_per_s) ? r->busbw_bytes_per_s : r->algbw_bytes_per_s;
+        if (sound(r) && rate > 0 && strcmp(points[i].key, key) == 0) {
+            rates[have++] = rate;
+            only = r;
         }
-    *n = have;
-    *cv = have > 1 ? stats_stddev(rates, have) / stats_mean(rates, have) : 0;
-    if (have == 1 && only->samples > 2) // one run: its own iterations say how it scatters
-        *cv = stats_stddev(only->samples_s, only->samples) /
-              stats_mean(only->samples_s, only->samples);
+    }
+    *out = (struct scatter){.repeats = have};
+    if (have > 1)
+        out->cv = stats_stddev(rates, have) / stats_mean(rates, have);
+    else if (have == 1 && only->samples > 2) // one run: its iterations say how it scatters
+        out->cv = stats_stddev(only->samples_s, only->samples) /
+                  stats_mean(only->samples_s, only->samples);
     return have ? stats_median(rates, have) : NAN;
 }
 
@@ -113,15 +107,38 @@ static bool above_knee(const struct judge *j, enum collective k, const struct me
     return t.transfer_s >= t.latency_s;
 }
 
+// Root mean square of the scatter over a baseline's points: a few repeats say little about one
+// point, many points together say how the fabric scatters.
+static double usual_cv(const struct judge *j) {
+    double squares = 0;
+    struct scatter x;
+    size_t n = 0;
+    for (size_t i = 0; i < j->baseline_count; i++) {
+        bool first = true;
+        for (size_t k = 0; k < i && first; k++)
+            first = strcmp(j->baseline[k].key, j->baseline[i].key) != 0;
+        const struct measure_result *r = j->baseline[i].result;
+        if (!first || r->payload_bytes < KNEE_MIN_BYTES)
+            continue;
+        if (isfinite(median_rate(j, j->baseline, j->baseline_count, j->baseline[i].key, &x))) {
+            squares += x.cv * x.cv;
+            n++;
+        }
+    }
+    return n ? sqrt(squares / (double)n) : 0;
+}
+
 // max(min(0.95, 1 - 3 CV) x baseline, floor x model): the limit of one point.
 static void set_limit(struct judge *j, struct verdict_check *c, const char *key, double model) {
-    double cv = 0, limit = model_floor * model;
-    size_t n = 0;
+    double limit = model_floor * model;
+    struct scatter x;
     c->model_bytes_per_s = model;
-    if (j->q->baseline_count) {
-        double base = median_rate(j->q->baselines, j->q->baseline_count, key, j->a, &cv, &n);
-        if (n) {
+    if (j->baseline_count) {
+        double base = median_rate(j, j->baseline, j->baseline_count, key, &x);
+        if (isfinite(base)) {
             c->baseline_bytes_per_s = base;
+            // The median of few repeats is off itself: its variance is pi / 2n of one repeat's.
+            double cv = fmax(x.cv, j->usual_cv) * sqrt(1 + M_PI_2 / (double)x.repeats);
             double share = fmin(baseline_share, 1 - 3 * cv);
             // A baseline is this machine's own word; the model only backs it up.
             limit = isfinite(model) ? fmax(share * base, fmin(limit, base)) : share * base;
@@ -130,7 +147,7 @@ static void set_limit(struct judge *j, struct verdict_check *c, const char *key,
     c->limit_bytes_per_s = limit;
 }
 
-static void decide(struct judge *j, struct verdict_check *c, const char *next_step) {
+void verdict_decide(struct judge *j, struct verdict_check *c, const char *next_step) {
     if (!isfinite(c->limit_bytes_per_s)) {
         c->status = VERDICT_NODATA;
         c->reason = "nothing to compare with: no baseline, and the topology's rate is unknown";
@@ -141,24 +158,37 @@ static void decide(struct judge *j, struct verdict_check *c, const char *next_st
         char measured[32], limit[32];
         units_format_rate(measured, sizeof measured, c->measured_bytes_per_s);
         units_format_rate(limit, sizeof limit, c->limit_bytes_per_s);
-        c->status = VERDICT_FAIL;
-        c->reason = arena_printf(j->a, "%s is below the limit of %s", measured, limit);
-        c->next_step = next_step;
+        verdict_fail(c, NULL, arena_printf(j->a, "%s is below the limit of %s", measured, limit),
+                     next_step);
+        c->near = c->measured_bytes_per_s >= near_share * c->limit_bytes_per_s;
     }
 }
 
-static bool seen(const struct measurement *m, size_t mi, size_t ki, const char *key,
-                 struct arena *a) {
-    for (size_t i = 0; i <= mi; i++)
-        for (size_t k = 0; k < (i == mi ? ki : m[i].count); k++)
-            if (strcmp(measure_key(&m[i].results[k], a), key) == 0)
-                return true;
+void verdict_fail(struct verdict_check *c, const char *culprit, const char *reason,
+                  const char *next_step) {
+    c->status = VERDICT_FAIL;
+    c->culprit = culprit;
+    c->reason = reason;
+    c->next_step = next_step;
+}
+
+bool verdict_wants_retry(const struct verdict *v) {
+    bool near = v->by_status[VERDICT_FAIL] > 0;
+    for (size_t i = 0; i < v->count; i++)
+        near &= v->checks[i].status != VERDICT_FAIL || v->checks[i].near;
+    return near;
+}
+
+static bool seen(const struct judge *j, size_t at) {
+    for (size_t i = 0; i < at; i++)
+        if (strcmp(j->measured[i].key, j->measured[at].key) == 0)
+            return true;
     return false;
 }
 
 static void judge_wrong(struct judge *j, const struct measure_result *r) {
-    struct verdict_check *c =
-        add(j, arena_printf(j->a, "%s %s: data", r->kind, size_text(j, r->payload_bytes)));
+    struct verdict_check *c = verdict_add(
+        j, arena_printf(j->a, "%s %s: data", r->kind, verdict_size_text(j, r->payload_bytes)));
     c->status = VERDICT_FAIL;
     c->culprit = r->group;
     c->reason = arena_printf(j->a, "%" PRIu64 " wrong elements", r->errors);
@@ -171,15 +201,14 @@ static bool two_node_all_reduce(const struct measure_result *r, enum collective 
 
 static void judge_collective(struct judge *j, const struct measure_result *r, enum collective k,
                              const char *key) {
-    double cv;
-    size_t n;
+    struct scatter unused;
     if (!above_knee(j, k, r))
         return;
-    struct verdict_check *c = add(j, arena_printf(j->a, "%s %s, %" PRIu64 " ranks%s", r->kind,
-                                                  size_text(j, r->payload_bytes), r->ranks,
-                                                  r->in_place ? ", in place" : ""));
-    c->measured_bytes_per_s =
-        median_rate(j->q->measurements, j->q->measurement_count, key, j->a, &cv, &n);
+    struct verdict_check *c =
+        verdict_add(j, arena_printf(j->a, "%s %s, %" PRIu64 " ranks%s", r->kind,
+                                    verdict_size_text(j, r->payload_bytes), r->ranks,
+                                    r->in_place ? ", in place" : ""));
+    c->measured_bytes_per_s = median_rate(j, j->measured, j->measured_count, key, &unused);
     if (r->oversubscribed || r->shared_gpu) {
         c->status = VERDICT_WAIVED;
         c->reason = r->shared_gpu ? "several ranks shared one GPU" : "more ranks than processors";
@@ -187,7 +216,7 @@ static void judge_collective(struct judge *j, const struct measure_result *r, en
         return;
     }
     set_limit(j, c, key, model_rate(j, k, r));
-    decide(
+    verdict_decide(
         j, c,
         "shardplan bench collectives --pairs names the slow link; look at its cable and counters");
     if (c->status == VERDICT_PASS && two_node_all_reduce(r, k)) {
@@ -197,46 +226,6 @@ static void judge_collective(struct judge *j, const struct measure_result *r, en
                     "of a network";
         c->next_step = "judge all_gather and reduce_scatter, or three nodes and more";
     }
-}
-
-static double peer_median(struct judge *j, const struct measure_result *r) {
-    size_t n = 0, all = 0;
-    for (size_t i = 0; i < j->q->measurement_count; i++)
-        all += j->q->measurements[i].count;
-    double *rates = arena_array(j->a, all + 1, sizeof *rates);
-    for (size_t i = 0; i < j->q->measurement_count; i++)
-        for (size_t k = 0; k < j->q->measurements[i].count; k++) {
-            const struct measure_result *x = &j->q->measurements[i].results[k];
-            bool like = strcmp(x->kind, r->kind) == 0 && x->group &&
-                        x->payload_bytes == r->payload_bytes &&
-                        (x->direction == r->direction ||
-                         (x->direction && r->direction && strcmp(x->direction, r->direction) == 0));
-            if (like && x->algbw_bytes_per_s > 0)
-                rates[n++] = x->algbw_bytes_per_s;
-        }
-    return n >= 3 ? stats_median(rates, n) : NAN;
-}
-
-// A pair or device among its like: slow against the median of the others.
-static void judge_group(struct judge *j, const struct measure_result *r) {
-    double median = peer_median(j, r);
-    struct verdict_check *c =
-        add(j, arena_printf(j->a, "%s %s%s%s between %s", r->kind, r->direction ? r->direction : "",
-                            r->payload_bytes ? " " : "",
-                            r->payload_bytes ? size_text(j, r->payload_bytes) : "", r->group));
-    c->measured_bytes_per_s = r->algbw_bytes_per_s;
-    if (!isfinite(median)) {
-        c->status = VERDICT_NODATA;
-        c->required = false;
-        c->reason = "fewer than three peers to compare with";
-        c->next_step = "measure every pair";
-        return;
-    }
-    c->limit_bytes_per_s = peer_share * median;
-    decide(j, c,
-           "swap the cable or port; compare link speed, width and NUMA placement with its peers");
-    if (c->status == VERDICT_FAIL)
-        c->culprit = arena_printf(j->a, "pair %s", r->group);
 }
 
 struct device_rule {
@@ -255,42 +244,43 @@ static const struct device_rule device_rules[] = {
      offsetof(struct cluster, gpu) + offsetof(struct gpu, pcie_d2h_bytes_per_s)},
 };
 
-static const struct measure_result *best_device(struct judge *j, const struct device_rule *rule) {
-    const struct measure_result *best = NULL;
-    for (size_t i = 0; i < j->q->measurement_count; i++)
-        for (size_t k = 0; k < j->q->measurements[i].count; k++) {
-            const struct measure_result *r = &j->q->measurements[i].results[k];
-            bool like = strcmp(r->kind, rule->kind) == 0 && r->direction &&
-                        strcmp(r->direction, rule->direction) == 0 && !r->concurrent &&
-                        r->errors == 0;
-            if (like && r->algbw_bytes_per_s > 0 &&
-                (!best || r->algbw_bytes_per_s > best->algbw_bytes_per_s))
-                best = r;
-        }
+static const struct verdict_point *best_device(struct judge *j, const struct device_rule *rule) {
+    const struct verdict_point *best = NULL;
+    for (size_t i = 0; i < j->measured_count; i++) {
+        const struct measure_result *r = j->measured[i].result;
+        bool wanted = strcmp(r->kind, rule->kind) == 0 && r->direction &&
+                      strcmp(r->direction, rule->direction) == 0 && !r->concurrent &&
+                      r->errors == 0;
+        if (wanted && r->algbw_bytes_per_s > 0 &&
+            (!best || r->algbw_bytes_per_s > best->result->algbw_bytes_per_s))
+            best = &j->measured[i];
+    }
     return best;
 }
 
 static void judge_device(struct judge *j, const struct device_rule *rule) {
     struct figure f =
         *(const struct figure *)(const void *)((const char *)j->q->cluster + rule->offset);
-    const struct measure_result *best = best_device(j, rule);
+    const struct verdict_point *best = best_device(j, rule);
     bool nvme = strcmp(rule->kind, "nvme") == 0;
     if (!best && !(nvme && j->q->needs_nvme))
         return; // not asked for
-    struct verdict_check *c = add(j, rule->name);
+    struct verdict_check *c = verdict_add(j, rule->name);
     if (!best) {
         c->reason = "the plan needs it and no measurement has it";
         c->next_step = rule->command;
         return;
     }
-    c->measured_bytes_per_s = best->algbw_bytes_per_s;
+    c->measured_bytes_per_s = best->result->algbw_bytes_per_s;
     // An assumed figure judges nobody: only a specification, measurement or baseline does.
     bool known = figure_is_known(f) && f.provenance != PROVENANCE_ASSUMED;
-    set_limit(j, c, measure_key(best, j->a), known ? f.value : NAN);
+    set_limit(j, c, best->key, known ? f.value : NAN);
     if (isfinite(c->limit_bytes_per_s) || known) {
-        decide(j, c,
-               nvme ? "check the drive's PCIe width, its fill and its health"
-                    : "check PCIe generation, width and NUMA placement");
+        verdict_decide(j, c,
+                       nvme ? "check the drive's PCIe width, its fill and its health"
+                            : "check PCIe generation, width and NUMA placement");
+        if (c->status == VERDICT_FAIL)
+            c->culprit = rule->name;
         return;
     }
     c->status = VERDICT_NODATA;
@@ -306,7 +296,7 @@ static void judge_host_memory(struct judge *j) {
     for (size_t i = 0; i < j->q->measurement_count; i++)
         if (j->q->measurements[i].host.memory_bytes > have)
             have = j->q->measurements[i].host.memory_bytes;
-    struct verdict_check *c = add(j, "host memory");
+    struct verdict_check *c = verdict_add(j, "host memory");
     if (!have) {
         c->reason = "the measurement does not say how much the host has";
         c->next_step = "measure with shardplan bench, which records it";
@@ -315,28 +305,23 @@ static void judge_host_memory(struct judge *j) {
     c->status = have >= need ? VERDICT_PASS : VERDICT_FAIL;
     if (c->status == VERDICT_FAIL) {
         c->reason = arena_printf(j->a, "the plan needs %s per node, the host has %s",
-                                 size_text(j, need), size_text(j, have));
+                                 verdict_size_text(j, need), verdict_size_text(j, have));
         c->next_step = "add memory, or offload less (shardplan advise)";
+        c->culprit = "host memory";
     }
 }
 
 static void judge_results(struct judge *j) {
-    const struct measurement *m = j->q->measurements;
-    for (size_t i = 0; i < j->q->measurement_count; i++)
-        for (size_t k = 0; k < m[i].count; k++) {
-            const struct measure_result *r = &m[i].results[k];
-            const char *key = measure_key(r, j->a);
-            enum collective kind;
-            if (r->errors)
-                judge_wrong(j, r);
-            else if (seen(m, i, k, key, j->a))
-                continue;
-            else if (r->group &&
-                     (strcmp(r->kind, "copy") == 0 || strcmp(r->kind, "send_recv") == 0))
-                judge_group(j, r);
-            else if (collective_find(r->kind, &kind) && r->median_s > 0 && r->ranks > 1)
-                judge_collective(j, r, kind, key);
-        }
+    for (size_t i = 0; i < j->measured_count; i++) {
+        const struct measure_result *r = j->measured[i].result;
+        enum collective kind;
+        if (r->errors)
+            judge_wrong(j, r);
+        else if (!verdict_is_link(r) && collective_find(r->kind, &kind) && r->median_s > 0 &&
+                 r->ranks > 1 && !seen(j, i))
+            judge_collective(j, r, kind, j->measured[i].key);
+    }
+    verdict_links(j);
 }
 
 static bool any_collective(const struct verdict *v) {
@@ -350,18 +335,21 @@ static bool any_collective(const struct verdict *v) {
 static void sum_up(struct judge *j) {
     struct verdict *v = j->out;
     size_t open = 0;
-    const char *culprit = NULL;
+    const char *culprit = NULL, *first = NULL;
     for (size_t i = 0; i < v->count; i++) {
         v->by_status[v->checks[i].status]++;
         open += v->checks[i].required &&
                 (v->checks[i].status == VERDICT_NODATA || v->checks[i].status == VERDICT_WAIVED);
         if (v->checks[i].status == VERDICT_FAIL && !culprit)
-            culprit = v->checks[i].culprit ? v->checks[i].culprit : v->checks[i].name;
+            culprit = v->checks[i].culprit;
+        if (v->checks[i].status == VERDICT_FAIL && !first)
+            first = v->checks[i].name;
     }
     if (v->by_status[VERDICT_FAIL]) {
         v->overall = VERDICT_FAIL;
-        v->reason = arena_printf(j->a, "%zu of %zu checks fail, first: %s",
-                                 v->by_status[VERDICT_FAIL], v->count, culprit);
+        v->reason =
+            arena_printf(j->a, "%zu of %zu checks fail, %s%s", v->by_status[VERDICT_FAIL], v->count,
+                         culprit ? "culprit: " : "first: ", culprit ? culprit : first);
     } else if (open || v->by_status[VERDICT_PASS] == 0) {
         v->overall = v->by_status[VERDICT_WAIVED] && !v->by_status[VERDICT_NODATA] ? VERDICT_WAIVED
                                                                                    : VERDICT_NODATA;
@@ -374,17 +362,35 @@ static void sum_up(struct judge *j) {
     }
 }
 
+static const struct verdict_point *flatten(const struct measurement *m, size_t count,
+                                           struct arena *a, size_t *out) {
+    size_t all = 0, n = 0;
+    for (size_t i = 0; i < count; i++)
+        all += m[i].count;
+    struct verdict_point *points = arena_array(a, all + 1, sizeof *points);
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < m[i].count; k++)
+            points[n++] =
+                (struct verdict_point){&m[i].results[k], measure_key(&m[i].results[k], a)};
+    *out = n;
+    return points;
+}
+
 bool verdict_judge(const struct verdict_request *q, struct arena *a, struct verdict *out,
                    struct err *e) {
     struct verdict v = {0};
     struct judge j = {.q = q, .a = a, .out = &v};
     (void)e;
+    j.measured = flatten(q->measurements, q->measurement_count, a, &j.measured_count);
+    j.baseline = flatten(q->baselines, q->baseline_count, a, &j.baseline_count);
+    j.usual_cv = usual_cv(&j);
     judge_results(&j);
+    verdict_topology(&j);
     for (size_t i = 0; i < sizeof device_rules / sizeof device_rules[0]; i++)
         judge_device(&j, &device_rules[i]);
     judge_host_memory(&j);
     if (q->needs_collectives && !any_collective(&v)) {
-        struct verdict_check *c = add(&j, "collectives");
+        struct verdict_check *c = verdict_add(&j, "collectives");
         c->reason = "the plan communicates and no collective at or above the knee was measured";
         c->next_step = "shardplan bench collectives";
     }

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "describe/cluster.h"
 #include "describe/measure.h"
+#include "describe/topology.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,6 +30,7 @@ struct verdict_check {
     const char *culprit; // "pair 1,3", "rank 2"; NULL = nobody in particular
     const char *reason, *next_step;
     bool required;
+    bool near; // failed within a quarter of its limit: measuring again may settle it
 };
 
 struct verdict {
@@ -43,9 +45,16 @@ struct verdict_request {
     const struct cluster *cluster;
     const struct measurement *measurements, *baselines;
     size_t measurement_count, baseline_count;
+    const struct topology *topologies; // as tools report them
+    size_t topology_count;
     uint64_t host_needed_bytes;         // of the plan that is to run; 0 = none
     bool needs_nvme, needs_collectives; // what that plan uses
 };
+
+#define VERDICT_RETRIES 3
+// It failed, and only near limits: measure up to VERDICT_RETRIES times again, hand all the
+// measurements in, and the median of the repeats decides.
+bool verdict_wants_retry(const struct verdict *v);
 
 // ERR_RESOURCE never: missing data is NODATA, and no data never passes.
 bool verdict_judge(const struct verdict_request *q, struct arena *a, struct verdict *out,

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "render/cmd.h"
 
+#include "describe/import.h"
 #include "judge/verdict.h"
 #include "render/emit_accept.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct accept_options {
     struct output_request output;
-    const char *cluster, *plan, *junit, *save;
-    struct opt_texts baseline;
+    const char *cluster, *plan, *junit, *save, *remeasure;
+    struct opt_texts baseline, topology;
     bool allow_waived;
 };
 
@@ -27,6 +30,10 @@ static const struct opt own_options[] = {
     ROW("plan", OPT_STRING, plan, "PLAN.json", "a plan result: will that job run here as planned?"),
     ROW("baseline", OPT_TEXTS, baseline, "FILE",
         "measurements of the healthy cluster to compare with"),
+    ROW("topology", OPT_TEXTS, topology, "FILE",
+        "nvidia-smi topo -m, topo -p2p or NCCL's topology XML of a node"),
+    ROW("remeasure", OPT_STRING, remeasure, "COMMAND",
+        "bench command to run again, up to three times, where a point is just below its limit"),
     ROW("save-baseline", OPT_STRING, save, "FILE",
         "on PASS, write these measurements as the next baseline"),
     ROW("junit", OPT_STRING, junit, "FILE", "also write JUnit XML"),
@@ -44,8 +51,10 @@ const struct opt_command accept_command_options = {
     .positional_help = help,
     .tables = tables,
     .examples = examples,
-    .notes = "Exit status 0: PASS; 1: FAIL; 4: a required check is WAIVED or has no data (unless "
-             "--allow-waived). No data never passes.",
+    .notes =
+        "Exit status 0: PASS; 1: FAIL; 4: a required check is WAIVED or has no data (unless "
+        "--allow-waived). No data never passes. Without --remeasure a point just below its limit "
+        "fails at once.",
 };
 
 static bool read_plan(struct cli *cli, const char *path, struct verdict_request *q) {
@@ -93,18 +102,63 @@ static bool read_all(struct cli *cli, const struct opt_texts *paths,
     return true;
 }
 
+static bool read_topology(struct cli *cli, const struct opt_texts *paths,
+                          struct verdict_request *q) {
+    struct topology *t = arena_array(cli->arena, paths->count + 1, sizeof *t);
+    struct warnings w = {0};
+    for (size_t i = 0; i < paths->count; i++) {
+        struct import_source s = {.warnings = &w};
+        enum import_kind kind;
+        if (!import_open(paths->items[i], cli->arena, &s, &cli->err) ||
+            !import_sniff(&s, &kind, &cli->err) || !import_topology(&s, kind, &t[i], &cli->err))
+            return false;
+    }
+    cli_warn(cli, &w);
+    q->topologies = t;
+    q->topology_count = paths->count;
+    return true;
+}
+
+// One more measurement, by the user's own command with an output file added.
+static bool measure_again(struct cli *cli, const char *command, struct verdict_request *q) {
+    char path[] = "/tmp/shardplan-again-XXXXXX";
+    int fd = mkstemp(path);
+    if (fd < 0)
+        return err_set(&cli->err, ERR_RESOURCE, "%s: %s", path, strerror(errno));
+    close(fd);
+    fflush(NULL);
+    int status = system(arena_printf(cli->arena, "%s --quiet --out %s", command, path));
+    struct measurement *all = arena_array(cli->arena, q->measurement_count + 1, sizeof *all);
+    memcpy(all, q->measurements, q->measurement_count * sizeof *all);
+    bool ok = status == 0 ? measure_read(path, cli->arena, &all[q->measurement_count], &cli->err)
+                          : err_set(&cli->err, ERR_RESOURCE, "--remeasure: the command failed");
+    unlink(path);
+    if (!ok)
+        return false;
+    q->measurements = all;
+    q->measurement_count++;
+    return true;
+}
+
 static bool judge(struct cli *cli, const struct accept_options *o, struct cluster *c,
                   struct verdict_request *q, struct verdict *v) {
-    if (cli->rest.count == 0 || !o->cluster)
-        return err_set(&cli->err, ERR_USAGE, "accept takes MEASUREMENT... and --cluster CLUSTER");
+    if ((cli->rest.count == 0 && o->topology.count == 0) || !o->cluster)
+        return err_set(&cli->err, ERR_USAGE,
+                       "accept takes MEASUREMENT... or --topology FILE, and --cluster CLUSTER");
     if (!cluster_load(o->cluster, cli->arena, c, &cli->err) ||
         !read_all(cli, &cli->rest, &q->measurements) ||
-        !read_all(cli, &o->baseline, &q->baselines) || (o->plan && !read_plan(cli, o->plan, q)))
+        !read_all(cli, &o->baseline, &q->baselines) || (o->plan && !read_plan(cli, o->plan, q)) ||
+        !read_topology(cli, &o->topology, q))
         return false;
     q->cluster = c;
     q->measurement_count = cli->rest.count;
     q->baseline_count = o->baseline.count;
-    return verdict_judge(q, cli->arena, v, &cli->err);
+    if (!verdict_judge(q, cli->arena, v, &cli->err))
+        return false;
+    for (int i = 0; o->remeasure && i < VERDICT_RETRIES && verdict_wants_retry(v); i++)
+        if (!measure_again(cli, o->remeasure, q) || !verdict_judge(q, cli->arena, v, &cli->err))
+            return false;
+    return true;
 }
 
 static bool write_junit(struct cli *cli, const char *path, const struct verdict *v) {
@@ -116,10 +170,10 @@ static bool write_junit(struct cli *cli, const char *path, const struct verdict 
 
 static bool save_baseline(struct cli *cli, const struct accept_options *o,
                           const struct verdict_request *q, const struct verdict *v) {
-    struct measurement all = q->measurements[0];
     size_t count = 0, n = 0;
-    if (!o->save || v->overall != VERDICT_PASS)
+    if (!o->save || v->overall != VERDICT_PASS || q->measurement_count == 0)
         return true;
+    struct measurement all = q->measurements[0];
     for (size_t i = 0; i < q->measurement_count; i++)
         count += q->measurements[i].count;
     all.results = arena_array(cli->arena, count + 1, sizeof *all.results);

@@ -146,9 +146,7 @@ class Loop:
     # ---- two namespaces ------------------------------------------------------------------------------------------
 
     def at_rate(self, mbit, model):
-        # The launcher of a namespace opens a session of its own.
-        above = "echo -20 > /proc/self/autogroup\n" if self.options.own_load else ""
-        machine = namespaces.Net(RANKS, mbit, own_cores=True, prelude=above)
+        machine = namespaces.Net(RANKS, mbit, own_cores=True)
         name = f"{mbit}mbit"
         sizes = ["-b", "64KiB", "-e", "16MiB", "--budget", "2s", "-n", "3"]
         try:
@@ -191,6 +189,7 @@ def main():
             _, status = os.wait()
             sys.exit(os.waitstatus_to_exitcode(status))
         os.setsid()
+        os.environ["SHARDPLAN_OWN_LOAD"] = "1"  # the launcher of a namespace opens a session of its own
         with open("/proc/self/autogroup", "w", encoding="ascii") as f:
             f.write("-20")
     if os.cpu_count() < RANKS or ("net" in parts and not namespaces.usable()):

@@ -2,7 +2,7 @@
 """Nodes as network namespaces on one machine: a bridge, a veth and a token bucket each.
 
 net.py SHARDBENCH TEST [NODES]; exit 77 when not root or without namespaces. TEST is one of
-bytes, rate, slow_node, slow_pair.
+bytes, rate, slow_node, slow_pair, and with SHARDPLAN_PROGRAM set accept, disk.
 """
 import json
 import os
@@ -31,10 +31,13 @@ def command(*words, check=True):
 class Net:
     """`nodes` namespaces at 10.231.0.1, .2, ...; every interface limited to the rate."""
 
-    def __init__(self, nodes, mbit=RATE_MBIT, own_cores=False, prelude=""):
+    def __init__(self, nodes, mbit=RATE_MBIT, own_cores=False):
         self.nodes, self.bridge, self.own_cores = nodes, f"{TAG}br", own_cores
-        self.prelude = prelude  # shell lines that each rank runs first
+        self.prelude = ""  # shell lines that each rank runs first
         self.names = [f"{TAG}n{i}" for i in range(nodes)]
+        if os.environ.get("SHARDPLAN_OWN_LOAD"):  # a machine that builds meanwhile: above its other sessions
+            self.prelude += "echo -20 > /proc/self/autogroup\n"
+        self.guard()
         try:
             command("ip", "link", "add", self.bridge, "type", "bridge")
             command("ip", "addr", "add", "10.231.0.254/24", "dev", self.bridge)
@@ -73,6 +76,18 @@ class Net:
             command(*tc, "filter", "add", "dev", "eth0", "parent", "1:", "protocol", "ip", "u32",
                     "match", "ip", "dst", f"10.231.0.{other + 1}/32", "flowid", "1:20")
 
+    def guard(self):
+        """A child that removes everything when this process is gone, however it went."""
+        gone, self.alive = os.pipe()
+        self.guardian = os.fork()
+        if self.guardian == 0:
+            os.setsid()
+            os.close(self.alive)
+            os.read(gone, 1)
+            self.remove()
+            os._exit(0)
+        os.close(gone)
+
     def pinned(self):
         """Each node's rank keeps to its own processors, as on machines of its own."""
         each = os.cpu_count() // self.nodes
@@ -82,6 +97,10 @@ class Net:
                 f"taskset -pc $((node * {each}))-$((node * {each} + {each - 1})) $$ > /dev/null\n")
 
     def close(self):
+        os.close(self.alive)
+        os.waitpid(self.guardian, 0)
+
+    def remove(self):
         for i, name in enumerate(self.names):
             command("ip", "link", "del", f"{TAG}v{i}", check=False)
             command("ip", "netns", "del", name, check=False)
@@ -202,6 +221,111 @@ def test_slow_pair(folder, nodes):
 
 def usable():
     return os.geteuid() == 0 and command("ip", "netns", "list", check=False)
+
+
+# ---- accept on what was measured here ----------------------------------------------------------
+
+def figure(value, provenance="spec"):
+    return {"value": value, "provenance": provenance, "source": "tests/net", "low": value, "high": value}
+
+
+def write_cluster(folder, nodes):
+    """What the namespaces should be: one processor each behind a card of RATE_MBIT."""
+    path = os.path.join(folder, "cluster.json")
+    with open(path, "w") as f:
+        json.dump({"schema": "shardplan.cluster/1", "name": "namespaces", "nodes": nodes, "gpus_per_node": 1,
+                   "nics_per_node": 1, "nic_bytes_per_s": figure(RATE_MBIT * 1e6 / 8), "intra_fabric": "pcie",
+                   "inter_fabric": "ethernet", "gpu": "t4"}, f)
+    return path
+
+
+def measure(net, folder, name):
+    out, _ = net.run(["collectives", "--op", "all_gather,reduce_scatter", "--algorithm", "ring", "--wait", "nap",
+                      "-b", "16MiB", "-e", "16MiB", "--budget", "3s", "-n", "3", "--target", "0.1", "--pairs",
+                      "--leave-one-out", "--json", "-"], folder)
+    path = os.path.join(folder, name)
+    with open(path, "w") as f:
+        f.write(out)
+    return path
+
+
+def accept(folder, measurement, *words):
+    done = subprocess.run([os.environ["SHARDPLAN_PROGRAM"], "accept", measurement, "--cluster",
+                           os.path.join(folder, "cluster.json"), "--json", "-", *words],
+                          capture_output=True, text=True, timeout=60)
+    verdict = json.loads(done.stdout)
+    culprits = {c["culprit"] for c in verdict["checks"] if c["status"] == "FAIL" and c["culprit"]}
+    print(f"{verdict['verdict']}: {verdict['reason']}; culprits: {sorted(culprits)}", flush=True)
+    for c in verdict["checks"]:
+        if c["status"] == "FAIL":
+            print(f"    {c['name']}: {c['reason']}")
+    return verdict["verdict"], culprits
+
+
+def test_accept(folder, nodes):
+    """Healthy passes, by the topology alone and against a baseline; half a node and a capped pair fail by name."""
+    write_cluster(folder, nodes)
+    net = Net(nodes)
+    try:
+        baseline = measure(net, folder, "baseline.json")
+        assert accept(folder, baseline) == ("PASS", set())
+        assert accept(folder, measure(net, folder, "again.json"), "--baseline", baseline) == ("PASS", set())
+        net.limit(2, RATE_MBIT / 2)
+        verdict = accept(folder, measure(net, folder, "node.json"), "--baseline", baseline)
+        assert verdict == ("FAIL", {"rank 2"}), verdict
+        net.limit(2, RATE_MBIT)
+        net.limit_pair(1, 3, RATE_MBIT / 4)
+        verdict = accept(folder, measure(net, folder, "pair.json"), "--baseline", baseline)
+        assert verdict == ("FAIL", {"pair 1,3"}), verdict
+    finally:
+        net.close()
+
+
+class Throttle:
+    """Reads of the folder's disk at most this fast, for processes that join; needs the blkio controller."""
+
+    def __init__(self, folder, rate):
+        disk = os.stat(folder).st_dev
+        self.group = f"/sys/fs/cgroup/blkio/{TAG}"
+        os.mkdir(self.group)
+        with open(self.group + "/blkio.throttle.read_bps_device", "w") as f:
+            f.write(f"{os.major(disk)}:{os.minor(disk)} {int(rate)}")
+
+    def join(self):
+        with open(self.group + "/cgroup.procs", "w") as f:
+            f.write(str(os.getpid()))
+
+    def close(self):
+        os.rmdir(self.group)
+
+
+def read_disk(folder, name, throttle=None):
+    path = os.path.join(folder, name)
+    subprocess.run([BENCH, "nvme", "--folder", os.getcwd(), "--pattern", "read", "--max-bytes", "128MiB", "-n", "3",
+                    "--force", "-q", "--json", path], check=True, timeout=200,
+                   preexec_fn=throttle.join if throttle else None)
+    with open(path) as f:
+        return path, json.load(f)["results"][0]["algbw_bytes_per_s"]
+
+
+def test_disk(folder, nodes):
+    """A disk throttled to a quarter: measured as such, and failed by name against its healthy self."""
+    write_cluster(folder, nodes)
+    baseline, healthy = read_disk(folder, "disk.json")
+    limit = min(healthy / 4, 100e6)
+    try:
+        throttle = Throttle(os.getcwd(), limit)
+    except OSError as e:
+        print(f"skipped: no disk can be throttled here: {e}")
+        sys.exit(SKIP)
+    try:
+        slow, rate = read_disk(folder, "slow.json", throttle)
+    finally:
+        throttle.close()
+    print(f"disk {healthy / 1e6:.0f} MB/s, throttled to {limit / 1e6:.1f}, measured {rate / 1e6:.1f}")
+    assert abs(rate / limit - 1) <= 0.10, rate / limit
+    verdict = accept(folder, slow, "--baseline", baseline)
+    assert verdict == ("FAIL", {"NVMe read"}), verdict
 
 
 if __name__ == "__main__":

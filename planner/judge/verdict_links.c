@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "judge/verdict_private.h"
+
+#include "base/stats.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// A link this far below what its ends reach elsewhere is named, and an end this far below the
+// median end.
+static const double peer_share = 0.80;
+// Without the slow rank the others are faster than without anybody else.
+static const double left_out_share = 0.80;
+#define ENDS_MAX 4096
+#define LEAST_PEERS 3
+
+static const char text_swap[] =
+    "swap the cable or port; compare link speed, width and NUMA placement with its peers";
+
+static bool is_pair(const struct measure_result *r, uint64_t *a, uint64_t *b) {
+    unsigned long long x, y;
+    if (!r->group || sscanf(r->group, "%llu,%llu", &x, &y) != 2 || x >= ENDS_MAX || y >= ENDS_MAX ||
+        x == y)
+        return false;
+    *a = x;
+    *b = y;
+    return true;
+}
+
+static bool is_left_out(const struct measure_result *r, uint64_t *out) {
+    unsigned long long x;
+    if (!r->group || sscanf(r->group, "all but %llu", &x) != 1 || x >= ENDS_MAX)
+        return false;
+    *out = x;
+    return true;
+}
+
+static bool measures_links(const struct measure_result *r) {
+    return strcmp(r->kind, "copy") == 0 || strcmp(r->kind, "send_recv") == 0;
+}
+
+bool verdict_is_link(const struct measure_result *r) {
+    uint64_t rank;
+    return r->group && (measures_links(r) || is_left_out(r, &rank));
+}
+
+static bool like(const struct measure_result *x, const struct measure_result *y) {
+    bool direction = x->direction == y->direction ||
+                     (x->direction && y->direction && strcmp(x->direction, y->direction) == 0);
+    return strcmp(x->kind, y->kind) == 0 && direction && x->payload_bytes == y->payload_bytes &&
+           x->concurrent == y->concurrent;
+}
+
+static bool usable(const struct measure_result *r) {
+    return r->errors == 0 && r->group && measures_links(r) && r->algbw_bytes_per_s > 0;
+}
+
+// The better of repeats: other load slows a link, nothing speeds it up.
+static double best_of(const struct judge *j, const struct measure_result *r) {
+    double best = 0;
+    for (size_t i = 0; i < j->measured_count; i++) {
+        const struct measure_result *x = j->measured[i].result;
+        if (usable(x) && like(x, r) && strcmp(x->group, r->group) == 0)
+            best = fmax(best, x->algbw_bytes_per_s);
+    }
+    return best;
+}
+
+static bool first_of_group(const struct judge *j, size_t at) {
+    const struct measure_result *r = j->measured[at].result;
+    for (size_t i = 0; i < at; i++) {
+        const struct measure_result *x = j->measured[i].result;
+        if (usable(x) && like(x, r) && strcmp(x->group, r->group) == 0)
+            return false;
+    }
+    return true;
+}
+
+static bool first_of_kind(const struct judge *j, size_t at) {
+    for (size_t i = 0; i < at; i++)
+        if (usable(j->measured[i].result) && like(j->measured[i].result, j->measured[at].result))
+            return false;
+    return true;
+}
+
+// What each end reaches with its best partner; 0: not measured. Returns how many ends.
+static size_t best_ends(const struct judge *j, const struct measure_result *r, double *best) {
+    size_t n = 0;
+    uint64_t a, b;
+    memset(best, 0, ENDS_MAX * sizeof *best);
+    for (size_t i = 0; i < j->measured_count; i++) {
+        const struct measure_result *x = j->measured[i].result;
+        if (!usable(x) || !like(x, r) || !is_pair(x, &a, &b))
+            continue;
+        n += (best[a] <= 0) + (best[b] <= 0);
+        best[a] = fmax(best[a], x->algbw_bytes_per_s);
+        best[b] = fmax(best[b], x->algbw_bytes_per_s);
+    }
+    return n;
+}
+
+static double median_end(const double *best, double *scratch) {
+    size_t n = 0;
+    for (size_t i = 0; i < ENDS_MAX; i++)
+        if (best[i] > 0)
+            scratch[n++] = best[i];
+    return n >= LEAST_PEERS ? stats_median(scratch, n) : NAN;
+}
+
+static double median_peer(const struct judge *j, const struct measure_result *r) {
+    double *rates = arena_array(j->a, j->measured_count + 1, sizeof *rates);
+    size_t n = 0;
+    for (size_t i = 0; i < j->measured_count; i++)
+        if (usable(j->measured[i].result) && like(j->measured[i].result, r))
+            rates[n++] = j->measured[i].result->algbw_bytes_per_s;
+    return n >= LEAST_PEERS ? stats_median(rates, n) : NAN;
+}
+
+static const char *title(struct judge *j, const struct measure_result *r) {
+    return arena_printf(j->a, "%s%s%s%s%s", r->kind, r->direction ? " " : "",
+                        r->direction ? r->direction : "", r->payload_bytes ? " " : "",
+                        r->payload_bytes ? verdict_size_text(j, r->payload_bytes) : "");
+}
+
+// Ends that are slow with every partner: their links are not to blame.
+static void judge_ends(struct judge *j, const struct measure_result *r, const double *best,
+                       double median) {
+    for (uint64_t i = 0; isfinite(median) && i < ENDS_MAX; i++) {
+        if (!(best[i] > 0) || best[i] >= peer_share * median)
+            continue;
+        struct verdict_check *c = verdict_add(
+            j, arena_printf(j->a, "%s, rank %" PRIu64 " with every partner", title(j, r), i));
+        c->measured_bytes_per_s = best[i];
+        c->limit_bytes_per_s = peer_share * median;
+        verdict_decide(j, c, text_swap);
+        c->culprit = arena_printf(j->a, "rank %" PRIu64, i);
+    }
+}
+
+static void judge_link(struct judge *j, const struct measure_result *r, const double *best) {
+    uint64_t a = 0, b = 0;
+    bool pair = is_pair(r, &a, &b);
+    double expected = pair ? fmin(best[a], best[b]) : median_peer(j, r);
+    struct verdict_check *c =
+        verdict_add(j, arena_printf(j->a, "%s between %s", title(j, r), r->group));
+    c->measured_bytes_per_s = best_of(j, r);
+    if (!isfinite(pair ? median_peer(j, r) : expected)) {
+        c->required = false;
+        c->reason = "fewer than three peers to compare with";
+        c->next_step = "measure every pair";
+        return;
+    }
+    c->limit_bytes_per_s = peer_share * expected;
+    verdict_decide(j, c, text_swap);
+    if (c->status == VERDICT_FAIL)
+        c->culprit = arena_printf(j->a, pair ? "pair %s" : "device %s", r->group);
+}
+
+// The fastest of the other all-but-one runs. A slow link makes two of them fast, without either of
+// its ends; only a slow rank makes one of them stand out.
+static double best_without_another(const struct judge *j, uint64_t rank) {
+    double best = 0;
+    size_t n = 0;
+    uint64_t other;
+    for (size_t i = 0; i < j->measured_count; i++) {
+        const struct measure_result *r = j->measured[i].result;
+        if (!is_left_out(r, &other) || other == rank || r->errors)
+            continue;
+        best = fmax(best, r->busbw_bytes_per_s);
+        n++;
+    }
+    return n + 1 >= LEAST_PEERS ? best : NAN;
+}
+
+static void judge_left_out(struct judge *j, const struct measure_result *r, uint64_t rank) {
+    double usual = best_without_another(j, rank);
+    if (!isfinite(usual))
+        return;
+    struct verdict_check *c =
+        verdict_add(j, arena_printf(j->a, "%s of all but rank %" PRIu64, title(j, r), rank));
+    c->measured_bytes_per_s = r->busbw_bytes_per_s;
+    c->status = VERDICT_PASS;
+    if (usual >= left_out_share * r->busbw_bytes_per_s)
+        return;
+    verdict_fail(c, arena_printf(j->a, "rank %" PRIu64, rank),
+                 "the others are faster without it than without anybody else", text_swap);
+}
+
+void verdict_links(struct judge *j) {
+    double *best = arena_array(j->a, ENDS_MAX, sizeof *best);
+    double *scratch = arena_array(j->a, ENDS_MAX, sizeof *scratch);
+    uint64_t rank;
+    for (size_t i = 0; i < j->measured_count; i++) {
+        const struct measure_result *r = j->measured[i].result;
+        if (r->errors == 0 && is_left_out(r, &rank)) {
+            judge_left_out(j, r, rank);
+            continue;
+        }
+        if (!usable(r) || !first_of_group(j, i))
+            continue;
+        best_ends(j, r, best);
+        if (first_of_kind(j, i))
+            judge_ends(j, r, best, median_end(best, scratch));
+        judge_link(j, r, best);
+    }
+}
