@@ -172,6 +172,36 @@ static void bandwidth_figure(struct page *p, struct view root) {
     page_figure(p, plot);
 }
 
+#define SIZES 16
+
+// The recommended plan on more nodes with the same batch per GPU.
+static void scaling_figure(struct page *p, struct view points) {
+    double x[SIZES], y[SIZES];
+    size_t n = 0;
+    for (const cJSON *c = view_first(points); c && n < SIZES; c = c->next) {
+        double rate = view_item_number(c, "tokens_per_s_per_gpu");
+        if (!(rate > 0))
+            continue;
+        x[n] = view_item_number(c, "gpus");
+        y[n++] = rate;
+    }
+    if (n < 2)
+        return;
+    struct plot *plot = plot_add(&p->plots, "scaling", "The recommended plan on more nodes");
+    plot->alt = arena_printf(p->arena,
+                             "With the same batch per GPU, %.0f GPUs reach %.0f %% of the tokens "
+                             "per second and GPU of %.0f GPUs",
+                             x[n - 1], 100 * y[n - 1] / y[0], x[0]);
+    const struct chart_series series = {
+        "tokens per second and GPU", CHART_LINE_POINTS, PLOT_BLUE, x, y, NULL, NULL, n};
+    chart_xy(plot,
+             &(struct chart_xy){.x = {.label = "GPUs (same batch per GPU)", .log = true},
+                                .y = {.label = "tokens per second and GPU", .from_zero = true},
+                                .series = &series,
+                                .series_count = 1});
+    page_figure(p, plot);
+}
+
 #define WAYS 24
 
 // Throughput of each way that is possible.
@@ -256,15 +286,28 @@ static void tables(struct page *p, struct view root) {
 }
 
 void page_advise_body(struct page *p, struct view root) {
-    static const char *const handled[] = {
-        "schema",     "command",       "model",         "cluster", "recommendation",
-        "sentence",   "choice",        "actions",       "ways",    "bandwidth_curves",
-        "break_even", "sensitivities", "measure_first", "plans",   "best_way",
-        NULL};
+    static const char *const handled[] = {"schema",
+                                          "command",
+                                          "model",
+                                          "cluster",
+                                          "recommendation",
+                                          "sentence",
+                                          "choice",
+                                          "actions",
+                                          "ways",
+                                          "bandwidth_curves",
+                                          "break_even",
+                                          "sensitivities",
+                                          "measure_first",
+                                          "plans",
+                                          "best_way",
+                                          "scaling",
+                                          NULL};
     struct plans s =
         plans_read(view_find(root, "plans"), view_number(root, "recommendation.plan_index"));
     ways_figure(p, view_find(root, "ways"));
     bandwidth_figure(p, root);
+    scaling_figure(p, view_find(root, "scaling"));
     tables(p, root);
     if (s.count) {
         page_heading(p, "The plans as asked");

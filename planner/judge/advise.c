@@ -2,6 +2,7 @@
 #include "judge/advise.h"
 
 #include "base/units.h"
+#include "judge/advise_scaling.h"
 #include "judge/advise_ways.h"
 
 #include <math.h>
@@ -224,7 +225,8 @@ bool advise(const struct advise_request *q, struct arena *a, struct advice *out,
     const struct advise_way *best = choose(v, &choice);
     write_sentence(v, best, choice, a);
     fill_recommendation(v, best, choice, a);
-    if (best && (!fill_links(q, best, a, v, e) || !find_hiding(q, best, a, v, e)))
+    if (best && (!fill_links(q, best, a, v, e) || !find_hiding(q, best, a, v, e) ||
+                 !advise_scale(q, best, v, e)))
         return false;
     if (!find_offload_batch(q, a, v, e) || !fill_curves(q, a, v, e))
         return false;

@@ -35,6 +35,14 @@ struct advise_curve {
     double bytes_per_s[ADVISE_CURVE_POINTS], step_s[ADVISE_CURVE_POINTS];
 };
 
+// The recommended plan on more or fewer nodes, the batch per GPU unchanged (weak scaling).
+#define ADVISE_SCALING_POINTS 7 // 1 to 64 nodes
+struct advise_scaling {
+    uint64_t nodes, gpus, sequences_per_step;
+    bool fits;
+    double step_s, tokens_per_s_per_gpu, exposed_comm_s; // NAN where it does not fit
+};
+
 struct advice {
     struct plan_set plans; // the recipes as asked and their offload variants
     struct advise_way ways[ADVISE_WAYS_MAX];
@@ -45,6 +53,8 @@ struct advice {
     size_t sensitivity_count;
     struct advise_curve curves[ADVISE_WAYS_MAX];
     size_t curve_count;
+    struct advise_scaling scaling[ADVISE_SCALING_POINTS];
+    size_t scaling_count;
     double
         hiding_tokens_per_gpu; // per micro-step at which the network stops mattering; NAN = never
     const char *hiding_reason;

@@ -79,6 +79,21 @@ static void emit_curves(cJSON *root, const struct advice *v) {
     }
 }
 
+static void emit_scaling(cJSON *root, const struct advice *v) {
+    cJSON *list = json_add_array(root, "scaling");
+    for (size_t i = 0; i < v->scaling_count; i++) {
+        const struct advise_scaling *s = &v->scaling[i];
+        cJSON *o = json_append_object(list);
+        json_add_u64(o, "nodes", s->nodes);
+        json_add_u64(o, "gpus", s->gpus);
+        json_add_bool(o, "fits", s->fits);
+        json_add_u64(o, "sequences_per_step", s->sequences_per_step);
+        json_add_double(o, "step_s", s->step_s);
+        json_add_double(o, "tokens_per_s_per_gpu", s->tokens_per_s_per_gpu);
+        json_add_double(o, "exposed_comm_s", s->exposed_comm_s);
+    }
+}
+
 cJSON *emit_advise_json(const struct advice *v, const struct advise_request *q, const char *command,
                         struct arena *a) {
     cJSON *root = cJSON_CreateObject();
@@ -95,6 +110,7 @@ cJSON *emit_advise_json(const struct advice *v, const struct advise_request *q, 
         emit_way(list, &v->ways[i], a);
     emit_break_evens(root, v);
     emit_curves(root, v);
+    emit_scaling(root, v);
     json_add_double(root, "hiding_tokens_per_gpu_per_micro_step", v->hiding_tokens_per_gpu);
     json_add_string(root, "hiding_reason", v->hiding_reason);
     json_add_double(root, "offload_pays_tokens_per_step", v->offload_tokens_per_step);
@@ -150,6 +166,27 @@ static void print_break_even(const struct break_even *b, FILE *out) {
     fprintf(out, "%s\n", b->reason ? ": enough already" : "");
 }
 
+// Its tokens per second and GPU as a share of the smallest size that it fits on.
+static void print_scaling(const struct advice *v, FILE *out) {
+    double base = NAN;
+    for (size_t i = 0; i < v->scaling_count; i++) {
+        const struct advise_scaling *s = &v->scaling[i];
+        if (!isfinite(s->tokens_per_s_per_gpu))
+            continue;
+        if (!isfinite(base)) {
+            base = s->tokens_per_s_per_gpu;
+            fprintf(out,
+                    "  the same batch per GPU on more nodes: %.0f tokens/s per GPU on %" PRIu64,
+                    base, s->nodes);
+        } else {
+            fprintf(out, ", %.0f %% of it on %" PRIu64, 100 * s->tokens_per_s_per_gpu / base,
+                    s->nodes);
+        }
+    }
+    if (isfinite(base))
+        fputc('\n', out);
+}
+
 static void print_worth(const struct advice *v, FILE *out) {
     for (size_t i = 0; i < v->sensitivity_count; i++)
         fprintf(out, "  10 %% more %s bandwidth saves %.1f %% of the step\n",
@@ -181,6 +218,7 @@ void emit_advise_table(const struct advice *v, const struct advise_request *q, s
     for (size_t i = 0; i < BREAK_LINK_COUNT; i++)
         print_break_even(&v->break_evens[i], out);
     print_worth(v, out);
+    print_scaling(v, out);
     for (size_t i = 0; i < v->plans.assumption_count && i < 3; i++)
         fprintf(out, "%s  - %s: %s; %s\n",
                 i ? "" : "\nMeasure these first (assumed figures that matter)\n",

@@ -38,6 +38,42 @@ def step_70b(*offload):
     return run("simulate", *NODE_70B, *offload)["time"]["step_s"]
 
 
+BATCH = ["--strategy", "zero3", "--global-batch", "256"]
+OFFLOADED = ["--micro-batch", "1", "--recompute", "selective-op", "--loss", "chunked",
+             "--offload-optimizer", "cpu", "--offload-param", "cpu"]
+
+
+def ways_70b():
+    """One node with offload against two and four: the table, and what host memory decides."""
+    advice = run("advise", "llama-2-70b", "8xA100-80GB", *BATCH)
+    rate = {w["title"]: w["tokens_per_s"] for w in advice["ways"]}
+    stated = {"CPU offload": 3035, "NVMe offload": 1346}
+    for nodes, rates in ((2, (5832, 5943, 5962)), (4, (13012, 13312, 13363))):
+        for net, tokens in zip((100, 200, 400), rates):
+            stated[f"{nodes} nodes, {net} Gb/s per GPU"] = tokens
+    claims = [(title, rate[title] or 0, tokens) for title, tokens in stated.items()]
+    assert rate["as asked"] is None and rate["same hardware"] is None, "one node now fits"
+    assert advice["recommendation"]["choice"] == "offload", advice["sentence"]
+    best = advice["ways"][advice["best_way"]]
+    assert best["title"] == "CPU offload" and best["host_bytes_per_node"] > 0.9 * 1.5e12, best
+    small = run("advise", "llama-2-70b", "8xA100-80GB", *BATCH, "--host-memory", "1.5TB")
+    assert small["recommendation"]["choice"] == "more_gpus", small["sentence"]
+    assert small["ways"][small["best_way"]]["nodes"] == 4, small["sentence"]
+    return claims
+
+
+def adam_70b():
+    def step(*words):
+        time = run("simulate", "llama-2-70b", "8xA100-80GB", "--strategy", "zero3", *OFFLOADED,
+                   *words)["time"]
+        return time["step_s"]
+    rates = (("0.15e-9", 335), ("0.9e-9", 387), ("4.8e-9", 656))
+    claims = [(f"CPU Adam {r} s", step("--grad-accum", "32", "--set",
+                                      f"cluster.cpu_adam_s_per_param={r}"), s) for r, s in rates]
+    return [*claims, ("CPU offload, g = 32", step("--grad-accum", "32"), 346),
+            ("CPU offload, g = 1", step("--grad-accum", "1"), 33.8)]
+
+
 def main():
     seven, nvme = ("llama-2-7b", "dgx-a100"), ["--nvme", "25GB/s/12GB/s"]
     claims = [
@@ -58,10 +94,11 @@ def main():
          step_70b("--offload-optimizer", "cpu", "--offload-param", "cpu"), 36),
         ("70B, optimizer on NVMe", step_70b("--offload-optimizer", "nvme", *nvme), 173),
     ]
+    claims += ways_70b() + adam_70b()
     wrong = 0
     for name, got, stated in claims:
         off = got / stated - 1
-        print(f"{name:24s} stated {stated:7.2f}  now {got:7.2f}  {100 * off:+.1f} %")
+        print(f"{name:27s} stated {stated:8.2f}  now {got:8.2f}  {100 * off:+.1f} %")
         wrong += abs(off) > 0.15
     # What four times the tokens and more bandwidth do, in words there.
     wrong += not exposed("25Gb/s", 4) < 0.5 * exposed("25Gb/s", 1)
