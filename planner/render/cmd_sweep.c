@@ -94,8 +94,9 @@ static const struct opt own_options[] = {
 };
 static const struct opt *const tables[] = {recipe_options, own_options, model_output_options, NULL};
 static const char *const examples[] = {
-    "shardplan sweep llama-2-7b dgx-h100 --strategy ddp,fsdp2 --range micro-batch=1,2,4 "
-    "--range precision=bf16-mixed",
+    "shardplan sweep llama-2-7b dgx-h100",
+    "shardplan sweep llama-3-8b dgx-h100 --strategy zero3,fsdp2 --range micro-batch=1,2,4 "
+    "--range precision=bf16-mixed --global-batch 512",
     "shardplan sweep llama-3.2-1b dgx-a100 --strategy zero2,fsdp2 --range micro-batch=2,4 "
     "--range loss=torch --range precision=bf16-mixed --pareto --csv sweep.csv",
     "shardplan sweep llama-2-13b dgx-h100 --strategy fsdp2 --range nodes=1,2,4 --range "

@@ -14,6 +14,8 @@ import time
 
 PROGRAM = os.environ["SHARDPLAN_PROGRAM"]
 PLAN_LIMIT_S = 0.020  # issue of the plan: starts and ends within 20 ms
+SWEEP_LIMIT_S = 4  # 2 s on two cores
+BOUNDS_PER_S = 1e6  # per core
 
 
 def measure(words, runs):
@@ -40,10 +42,12 @@ def main():
         result = json.loads(out)
         print(f"sweep {words[1]}: {result['simulated'] / cpu:.0f} simulated plans per processor-second "
               f"({result['simulated']} of {result['points']} points)")
-    _, cpu, out = measure(["sweep", "llama-2-7b", "dgx-h100", "--global-batch", "8", "--range", "micro-batch=64",
-                           "--threads", "1", "--quiet", "--json", "-"], 1)
-    points = json.loads(out)["points"]
-    print(f"bounds alone (no point divides the batch): {points / cpu:.3g} points per processor-second, start included")
+    wall, cpu, out = measure(["sweep", "llama-2-7b", "dgx-h100", "--quiet", "--json", "-"], 5)
+    result = json.loads(out)
+    points, rate = result["points"], result["points"] / cpu
+    print(f"default sweep of {points} points: {cpu:.2f} s of processor, {wall:.2f} s wall, {result['simulated']} "
+          f"simulated; {rate:.3g} points per processor-second, start and simulations included")
+    failed |= cpu > SWEEP_LIMIT_S or rate < BOUNDS_PER_S or points < 200000
     return 1 if failed else 0
 
 
