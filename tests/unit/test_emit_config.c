@@ -79,8 +79,34 @@ static bool random_recipe(uint64_t seed, enum strategy s, struct arena *a, struc
     return recipe_resolve(out, &model, &c, &e);
 }
 
+static const char *const suffixes[CONFIG_KIND_COUNT] = {[CONFIG_DEEPSPEED] = ".json",
+                                                        [CONFIG_ACCELERATE] = ".yaml",
+                                                        [CONFIG_FSDP2] = ".json",
+                                                        [CONFIG_TORCHTITAN] = ".toml"};
+
+static void write_file(const char *path, const char *text) {
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+// python3's json and tomllib, and PyYAML, on every file of the folder, which goes.
+static void parse_with_stock_parsers(const char *folder) {
+    char command[1024];
+    const char *root = getenv("SHARDPLAN_SOURCE_ROOT");
+    assert_non_null(root);
+    snprintf(command, sizeof command, "python3 '%s/tests/unit/parse_configs.py' %s", root, folder);
+    int parsed = system(command);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(parsed, 0);
+}
+
 static void test_thousand_random_recipes(void **state) {
     (void)state;
+    char folder[] = "/tmp/emit_random_XXXXXX", path[256];
+    assert_non_null(mkdtemp(folder));
     struct cluster c = test_cluster();
     struct arena *a = arena_create();
     size_t done = 0, by_kind[CONFIG_KIND_COUNT] = {0}, by_strategy[STRATEGY_COUNT] = {0};
@@ -102,6 +128,8 @@ static void test_thousand_random_recipes(void **state) {
                 fail_msg("seed %llu: %s", (unsigned long long)seed, e.text);
             continue;
         }
+        snprintf(path, sizeof path, "%s/%llu%s", folder, (unsigned long long)seed, suffixes[kind]);
+        write_file(path, text);
         if (!read_back(kind, text, a, &back, &e))
             fail_msg("seed %llu: %s\n%s", (unsigned long long)seed, e.text, text);
         const struct recipe_field *f = recipe_field_difference(&r, &back);
@@ -120,6 +148,7 @@ static void test_thousand_random_recipes(void **state) {
     for (int s = 0; s < STRATEGY_COUNT; s++)
         assert_true(by_strategy[s] > 10);
     arena_destroy(a);
+    parse_with_stock_parsers(folder);
 }
 
 static const struct {
@@ -229,7 +258,6 @@ static void test_refuses_what_a_format_cannot_state(void **state) {
 }
 
 static void write_sample(const char *folder, enum config_kind kind, enum strategy s) {
-    static const char *const suffix[] = {".json", ".yaml", ".json", ".toml"};
     struct cluster c = test_cluster();
     struct arena *a = arena_create();
     char path[256];
@@ -241,29 +269,20 @@ static void write_sample(const char *folder, enum config_kind kind, enum strateg
     struct emit_config q = {kind, &model, &c, &r, a};
     if (emit_config_text(&q, &text, &e)) {
         snprintf(path, sizeof path, "%s/%s-%s%s", folder, config_kind_names[kind],
-                 strategy_names[s], suffix[kind]);
-        FILE *f = fopen(path, "w");
-        assert_non_null(f);
-        fputs(text, f);
-        fclose(f);
+                 strategy_names[s], suffixes[kind]);
+        write_file(path, text);
     }
     arena_destroy(a);
 }
 
 static void test_stock_parsers_read_it(void **state) {
     (void)state;
-    char folder[] = "/tmp/emit_config_XXXXXX", command[1024];
-    const char *root = getenv("SHARDPLAN_SOURCE_ROOT");
-    assert_non_null(root);
+    char folder[] = "/tmp/emit_config_XXXXXX";
     assert_non_null(mkdtemp(folder));
     for (int k = 0; k < CONFIG_KIND_COUNT; k++)
         for (int s = 0; s < STRATEGY_COUNT; s++)
             write_sample(folder, (enum config_kind)k, (enum strategy)s);
-    snprintf(command, sizeof command, "python3 '%s/tests/unit/parse_configs.py' %s", root, folder);
-    int parsed = system(command);
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    assert_int_equal(system(command), 0);
-    assert_int_equal(parsed, 0);
+    parse_with_stock_parsers(folder);
 }
 
 int main(void) {
