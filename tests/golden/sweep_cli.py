@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The sweep command as a user sees it: its counts, threads without effect, CSV, Ctrl-C."""
+import csv
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import unittest
+
+PROGRAM = os.environ["SHARDPLAN_PROGRAM"]
+SMALL = ("llama-3.2-1b", "dgx-a100", "--strategy", "zero2,zero3,fsdp2", "--range", "micro-batch=1,2,4,8",
+         "--range", "loss=torch,chunked")
+
+
+def sweep(*words):
+    done = subprocess.run([PROGRAM, "sweep", *words, "--json", "-", "--quiet"], capture_output=True, text=True,
+                          timeout=300)
+    return json.loads(done.stdout), done
+
+
+class Sweep(unittest.TestCase):
+    def test_default_space(self):
+        result, done = sweep("llama-2-7b", "dgx-h100")
+        counts = result["evaluated"]
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertGreaterEqual(result["points"], 200000)
+        self.assertEqual(counts["bounded"], counts["pruned"] + counts["simulated"])
+        self.assertLessEqual(counts["bounded"] + counts["duplicates"], result["points"])
+        self.assertLess(counts["simulated"], 1000)  # the bound is tight enough for seconds
+        rates = [p["tokens_per_s"] for p in result["plans"]]
+        self.assertEqual(rates, sorted(rates, reverse=True))
+
+    def test_threads_change_no_byte(self):
+        with tempfile.TemporaryDirectory() as folder:
+            outputs = []
+            for threads in ("1", "2", "5"):
+                path = os.path.join(folder, threads)
+                result, done = sweep(*SMALL, "--pareto", "--threads", threads, "--csv", path)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                del result["elapsed_s"], result["command"]
+                with open(path, "rb") as f:
+                    outputs.append((json.dumps(result), f.read()))
+            self.assertEqual(outputs[0], outputs[1])
+            self.assertEqual(outputs[0], outputs[2])
+            rows = list(csv.DictReader(outputs[0][1].decode().splitlines()))
+            self.assertEqual({r["list"] for r in rows}, {"best", "pareto"})
+
+    def test_space_reads_back(self):
+        first, _ = sweep(*SMALL)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "space.json")
+            with open(path, "w", encoding="utf-8") as f:
+                json.dump(first["space"], f)
+            again, done = sweep("llama-3.2-1b", "dgx-a100", "--strategy", "zero2,zero3,fsdp2", "--space", path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(first["space"], again["space"])
+        self.assertEqual(first["plans"], again["plans"])
+
+    def test_interrupted_keeps_what_is_done(self):
+        words = ["sweep", "llama-2-7b", "dgx-h100", "--exhaustive", "--json", "-", "--quiet"]
+        child = subprocess.Popen([PROGRAM, *words], stdout=subprocess.PIPE, text=True)
+        try:
+            child.communicate(timeout=3)  # an exhaustive search of this space takes minutes
+        except subprocess.TimeoutExpired:
+            child.send_signal(signal.SIGINT)
+        out, _ = child.communicate(timeout=120)
+        result = json.loads(out)
+        self.assertEqual(child.returncode, 130)
+        self.assertTrue(result["interrupted"])
+        self.assertGreater(result["simulated"], 0)
+        self.assertGreater(len(result["plans"]), 0)
+
+    def test_what_no_range_is(self):
+        done = subprocess.run([PROGRAM, "sweep", "gpt2", "dgx-a100", "--range", "micro-bach=1"], capture_output=True,
+                              text=True, timeout=60)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("micro-batch", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
