@@ -3,6 +3,7 @@
 
 #include "base/units.h"
 #include "cost/memory_parts.h"
+#include "describe/gpu_kernels.h"
 #include "plan/step_account.h"
 #include "plan/step_build.h"
 #include "plan/step_timeline.h"
@@ -133,6 +134,14 @@ static bool slow_links_s(const struct step_builder *b, struct step_time *t, doub
     return true;
 }
 
+// What the compute stream waits for the host follows the spread of a kernel's issue time.
+static struct figure host_spread(const struct step_builder *b, double host_s) {
+    struct figure f = gpu_kernel(&b->cluster->gpu, b->recipe->stack, KERNEL_ISSUE_S);
+    f.low = host_s * (1 - f.low / f.value);
+    f.high = host_s * (f.high / f.value - 1);
+    return f;
+}
+
 static bool interval(const struct step_builder *b, const struct step_account *a, double base_s,
                      struct step_time *t, struct err *e) {
     double slow_s, scale = t->step_s / base_s;
@@ -142,9 +151,10 @@ static bool interval(const struct step_builder *b, const struct step_account *a,
     }
     if (!slow_links_s(b, t, base_s, &slow_s, e))
         return false;
+    const struct figure host = host_spread(b, t->host_issue_s);
     double links = slow_s - t->step_s;
-    double high = hypot(a->critical_high_s * scale, links > 0 ? links : 0);
-    t->step_low_s = fmax(t->step_s - a->critical_low_s * scale, 0);
+    double high = hypot(hypot(a->critical_high_s * scale, host.high), links > 0 ? links : 0);
+    t->step_low_s = fmax(t->step_s - hypot(a->critical_low_s * scale, host.low), 0);
     t->step_high_s = t->step_s + high;
     return true;
 }
