@@ -14,6 +14,7 @@
 #include "base/units.h"
 #include "describe/catalog.h"
 #include "describe/cluster.h"
+#include "describe/gpu_kernels.h"
 
 // A figure in a file: value needs provenance and source; assumed needs low and high 2x apart.
 static void check_figures(struct json_node n, const char *file) {
@@ -69,6 +70,28 @@ static void every_gpu_loads(void **state) {
         assert_true(visible > 8.0 * (double)UNITS_GIB && visible < 300.0 * (double)UNITS_GIB);
         assert_true(figure_is_known(g.context_bytes) && figure_is_known(g.hbm_fraction));
         assert_true(g.pcie_generation == 0 || figure_is_known(g.pcie_h2d_bytes_per_s));
+    }
+    arena_destroy(a);
+}
+
+// No kernel sustains more than the whole of a peak.
+static void fractions_stay_below_one(void **state) {
+    (void)state;
+    struct arena *a = arena_create();
+    struct err e = {0};
+    struct catalog_entry *entries;
+    size_t count;
+    assert_true(catalog_list(CATALOG_GPUS, a, &entries, &count, &e));
+    for (size_t i = 0; i < count; i++) {
+        struct gpu g;
+        assert_true(gpu_load(entries[i].name, a, &g, &e));
+        for (int stack = 0; stack < STACK_COUNT; stack++)
+            for (int k = 0; k < KERNEL_CONSTANT_COUNT; k++)
+                if (strstr(kernel_constant_names[k], "fraction") != NULL) {
+                    struct figure f = gpu_kernel(&g, (enum kernel_stack)stack, k);
+                    if (!(f.low > 0 && f.high <= 1))
+                        fail_msg("%s %s: %g to %g", g.id, kernel_constant_names[k], f.low, f.high);
+                }
     }
     arena_destroy(a);
 }
@@ -145,6 +168,7 @@ static void written_names_resolve(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_gpu_loads),
+        cmocka_unit_test(fractions_stay_below_one),
         cmocka_unit_test(every_cluster_loads),
         cmocka_unit_test(defaults_are_wide),
         cmocka_unit_test(written_names_resolve),
