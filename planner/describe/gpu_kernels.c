@@ -3,6 +3,7 @@
 
 #include "base/units.h"
 
+#include <math.h>
 #include <string.h>
 
 const char *const kernel_constant_names[KERNEL_CONSTANT_COUNT] = {
@@ -113,6 +114,20 @@ bool gpu_kernels_read(struct json_node kernels, struct arena *a,
     return true;
 }
 
+static bool is_fraction(enum kernel_constant k) {
+    return k == KERNEL_GEMM_FRACTION || k == KERNEL_HBM_FRACTION ||
+           k == KERNEL_ATTENTION_FORWARD_FRACTION || k == KERNEL_ATTENTION_BACKWARD_FRACTION;
+}
+
+// The slow and the fast end around a value that is not this GPU's and stack's own; no share of a
+// peak is above the whole of it.
+static struct figure widened(struct figure f, double low, double high, enum kernel_constant k) {
+    f.low = f.value * low;
+    f.high = is_fraction(k) ? fmin(f.value * high, 1.0) : f.value * high;
+    f.provenance = PROVENANCE_ASSUMED;
+    return f;
+}
+
 struct figure gpu_kernel(const struct gpu *g, enum kernel_stack s, enum kernel_constant k) {
     if (is_set(g->kernels[s].constants[k])) {
         return g->kernels[s].constants[k];
@@ -121,13 +136,8 @@ struct figure gpu_kernel(const struct gpu *g, enum kernel_stack s, enum kernel_c
     // this very GPU says more about it than its generation does, but wider.
     struct figure eager = g->kernels[STACK_EAGER].constants[k];
     if (is_set(eager)) {
-        if (!is_shared(k)) {
-            eager.low = eager.value * 0.8;
-            eager.high = eager.value * 1.3;
-            eager.provenance = PROVENANCE_ASSUMED;
-        }
-        return eager;
+        return is_shared(k) ? eager : widened(eager, 0.8, 1.3, k);
     }
     const double v = defaults[generation_of(g)][k];
-    return figure_assumed(v, v * 0.75, v * 1.5, "default of the GPU's generation");
+    return widened(figure_assumed(v, v, v, "default of the GPU's generation"), 0.75, 1.5, k);
 }

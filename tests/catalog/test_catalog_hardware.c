@@ -167,10 +167,8 @@ static void written_names_resolve(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_gpu_loads),
-        cmocka_unit_test(fractions_stay_below_one),
-        cmocka_unit_test(every_cluster_loads),
-        cmocka_unit_test(defaults_are_wide),
+        cmocka_unit_test(every_gpu_loads),       cmocka_unit_test(fractions_stay_below_one),
+        cmocka_unit_test(every_cluster_loads),   cmocka_unit_test(defaults_are_wide),
         cmocka_unit_test(written_names_resolve),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
