@@ -72,7 +72,7 @@ static struct block *block_with_room(struct arena *a, size_t bytes) {
     return a->current = b;
 }
 
-void *arena_alloc(struct arena *a, size_t bytes) {
+static void *take(struct arena *a, size_t bytes) {
     const size_t align = alignof(max_align_t);
     if (bytes > SIZE_MAX - align)
         die(bytes);
@@ -80,14 +80,26 @@ void *arena_alloc(struct arena *a, size_t bytes) {
     struct block *b = block_with_room(a, rounded);
     void *p = b->data + b->used;
     b->used += rounded;
-    return memset(p, 0, rounded);
+    return p;
 }
 
-void *arena_array(struct arena *a, size_t count, size_t element_bytes) {
+static size_t size_of(size_t count, size_t element_bytes) {
     size_t bytes;
     if (__builtin_mul_overflow(count, element_bytes, &bytes))
         die(SIZE_MAX);
-    return arena_alloc(a, bytes);
+    return bytes;
+}
+
+void *arena_alloc(struct arena *a, size_t bytes) {
+    return memset(take(a, bytes), 0, bytes);
+}
+
+void *arena_array(struct arena *a, size_t count, size_t element_bytes) {
+    return arena_alloc(a, size_of(count, element_bytes));
+}
+
+void *arena_array_raw(struct arena *a, size_t count, size_t element_bytes) {
+    return take(a, size_of(count, element_bytes));
 }
 
 char *arena_strdup(struct arena *a, const char *s) {
