@@ -150,6 +150,10 @@ static bool prepare(struct volume_parts *v, struct err *e) {
     v->local_ranks = (double)memory_local_replicas(p->cluster, r);
     if (!recipe_is_stage3(r))
         return true;
+    if (r->zero3 != NULL) {
+        p->zero3 = *r->zero3;
+        return true;
+    }
     struct arena *scratch = arena_create();
     bool ok = zero3_lookup(p->model, r, scratch, &p->zero3, e);
     arena_destroy(scratch);

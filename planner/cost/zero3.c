@@ -528,6 +528,38 @@ bool zero3_observe(const struct model *m, const struct recipe *r, struct arena *
     return true;
 }
 
+struct hook_list {
+    struct arena *arena;
+    struct zero3_hook *hooks;
+    uint32_t count, capacity;
+};
+
+static void list_hook(void *context, const struct zero3_hook *h) {
+    struct hook_list *l = context;
+    if (l->count == l->capacity) {
+        l->capacity = l->capacity ? 2 * l->capacity : 1024;
+        struct zero3_hook *bigger = arena_array_raw(l->arena, l->capacity, sizeof *bigger);
+        if (l->count > 0)
+            memcpy(bigger, l->hooks, l->count * sizeof *bigger);
+        l->hooks = bigger;
+    }
+    l->hooks[l->count++] = *h;
+}
+
+bool zero3_record(const struct model *m, const struct recipe *r, struct arena *a,
+                  struct arena *scratch, struct zero3_traffic *out, struct err *e) {
+    struct hook_list list = {.arena = scratch};
+    struct zero3_watch watch = {.hook = list_hook, .context = &list};
+    if (!zero3_observe(m, r, scratch, &watch, out, e))
+        return false;
+    struct zero3_hook *hooks = arena_array_raw(a, list.count + 1, sizeof *hooks);
+    if (list.count > 0)
+        memcpy(hooks, list.hooks, list.count * sizeof *hooks);
+    out->hooks = hooks;
+    out->hook_count = list.count;
+    return true;
+}
+
 bool zero3_lookup(const struct model *m, const struct recipe *r, struct arena *scratch,
                   struct zero3_traffic *out, struct err *e) {
     if (r->zero3 == NULL)

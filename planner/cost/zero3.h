@@ -18,6 +18,7 @@ struct zero3_size {
     uint32_t forward, backward, persistent; // gathers in one micro-step; persistent parameters
 };
 
+struct zero3_hook;
 struct zero3_traffic {
     struct zero3_size sizes[ZERO3_SIZES_MAX];
     uint32_t size_count;
@@ -28,6 +29,8 @@ struct zero3_traffic {
     uint64_t persistent_elements, persistent_parameters;
     uint64_t largest_handle_elements; // biggest coalesced gather
     uint64_t largest_parameter_elements;
+    const struct zero3_hook *hooks; // every pre-hook of the micro-step, or NULL: not kept
+    uint32_t hook_count;
 };
 
 // What one pre-hook did, for callers that time it. Gathers are numbered in issue order from 0: the
@@ -57,6 +60,9 @@ struct zero3_padding {
 };
 struct zero3_padding zero3_padding(const struct zero3_traffic *t, uint64_t ranks);
 
+// The same with the hooks kept in `a`.
+bool zero3_record(const struct model *m, const struct recipe *r, struct arena *a,
+                  struct arena *scratch, struct zero3_traffic *out, struct err *e);
 // The recipe's memo (recipe.zero3) when it has one, else zero3_simulate.
 bool zero3_lookup(const struct model *m, const struct recipe *r, struct arena *scratch,
                   struct zero3_traffic *out, struct err *e);

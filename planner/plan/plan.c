@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/plan.h"
 
-#include "cost/zero3.h"
+#include "cost/zero3_memo.h"
 #include "plan/plan_inputs.h"
 #include "plan/recommend.h"
 
@@ -74,36 +74,51 @@ static void set_proof(struct plan *p) {
     }
 }
 
-// Memory, volume and time of one recipe read the same replay of ZeRO-3's coordinator.
-static bool memoise_coordinator(const struct model *m, struct recipe *r, struct zero3_traffic *memo,
-                                struct err *e) {
-    if (!recipe_is_stage3(r) || r->zero3 != NULL)
-        return true;
-    struct arena *scratch = arena_create();
-    bool ok = zero3_simulate(m, r, scratch, memo, e);
-    arena_destroy(scratch);
-    if (ok)
-        r->zero3 = memo;
-    return ok;
+struct plan_workspace {
+    struct arena *scratch; // one plan's
+    struct arena *kept;    // the memo's
+    struct zero3_memo *memo;
+};
+
+struct plan_workspace *plan_workspace_create(void) {
+    struct arena *kept = arena_create();
+    struct plan_workspace *w = arena_alloc(kept, sizeof *w);
+    w->kept = kept;
+    w->scratch = arena_create();
+    w->memo = zero3_memo_create(kept);
+    return w;
 }
 
-// A search resets its arena between plans; elsewhere a step's graph, which is large, goes at once.
-static void simulate(const struct step_request *q, struct arena *a, struct step_time *out) {
+void plan_workspace_destroy(struct plan_workspace *w) {
+    if (w == NULL)
+        return;
+    arena_destroy(w->scratch);
+    arena_destroy(w->kept); // holds w
+}
+
+// Memory, volume and time of one recipe read the same replay of ZeRO-3's coordinator.
+static bool find_coordinator(struct plan_workspace *w, const struct model *m, struct recipe *r,
+                             struct err *e) {
+    if (recipe_is_stage3(r) && (r->zero3 == NULL || r->zero3->hooks == NULL))
+        r->zero3 = zero3_memo_find(w->memo, m, r, w->scratch, e);
+    return !recipe_is_stage3(r) || r->zero3 != NULL;
+}
+
+static void simulate(const struct step_request *q, struct plan_workspace *w, struct arena *a,
+                     struct step_time *out) {
     struct err why = {0};
-    struct arena *scratch = q->quick ? a : arena_create();
-    if (!step_simulate(q, scratch, out, NULL, &why))
+    if (!step_simulate(q, w->scratch, out, NULL, &why))
         time_unknown(out, arena_strdup(a, why.text));
-    for (size_t i = 0; !q->quick && i < out->wait_count; i++) {
+    for (size_t i = 0; i < out->wait_count; i++) {
         out->waits[i].on = arena_strdup(a, out->waits[i].on);
         out->waits[i].phase = arena_strdup(a, out->waits[i].phase);
     }
-    if (!q->quick)
-        arena_destroy(scratch);
 }
 
-bool plan_evaluate(const struct model *m, const struct cluster *c, const struct recipe *r,
-                   enum plan_time time, struct arena *a, struct plan *out, struct err *e) {
-    struct plan p = {.recipe = *r};
+bool plan_answer(const struct plan_question *q, struct arena *a, struct plan *out, struct err *e) {
+    const struct model *m = q->model;
+    const struct cluster *c = q->cluster;
+    struct plan p = {.recipe = *q->recipe};
     struct err why = {0};
     time_unknown(&p.time, "not simulated");
     if (!recipe_resolve(&p.recipe, m, c, &why)) {
@@ -112,22 +127,30 @@ bool plan_evaluate(const struct model *m, const struct cluster *c, const struct 
         *out = p;
         return true;
     }
-    struct zero3_traffic memo;
-    if (!memoise_coordinator(m, &p.recipe, &memo, e) ||
+    arena_reset(q->workspace->scratch);
+    if (!find_coordinator(q->workspace, m, &p.recipe, e) ||
         !memory_estimate(m, c, &p.recipe, &p.memory, e) ||
         !volume_estimate(m, c, &p.recipe, &p.volume, e))
         return false;
     p.fits = p.memory.fits_state != FITS_NO && (p.memory.host_fits || !p.memory.host_known) &&
              (p.memory.nvme_fits || !p.memory.nvme_known);
-    if (time == PLAN_TIME_ALWAYS || (time == PLAN_TIME_IF_FITS && p.fits)) {
-        struct step_request q = {
-            .model = m, .cluster = c, .recipe = &p.recipe, .quick = time == PLAN_TIME_IF_FITS};
-        simulate(&q, a, &p.time);
+    if (q->time == PLAN_TIME_ALWAYS || (q->time == PLAN_TIME_IF_FITS && p.fits)) {
+        struct step_request step = {
+            .model = m, .cluster = c, .recipe = &p.recipe, .quick = q->time == PLAN_TIME_IF_FITS};
+        simulate(&step, q->workspace, a, &p.time);
     }
     set_proof(&p);
-    p.recipe.zero3 = r->zero3; // the memo ends here: callers change the recipe's knobs
+    p.recipe.zero3 = q->recipe->zero3; // the memo ends here: callers change the recipe's knobs
     *out = p;
     return true;
+}
+
+bool plan_evaluate(const struct model *m, const struct cluster *c, const struct recipe *r,
+                   enum plan_time time, struct arena *a, struct plan *out, struct err *e) {
+    struct plan_workspace *w = plan_workspace_create();
+    bool ok = plan_answer(&(struct plan_question){m, c, r, time, w}, a, out, e);
+    plan_workspace_destroy(w);
+    return ok;
 }
 
 struct offload_variant {
@@ -153,51 +176,66 @@ static const struct recipe *find_strategy(const struct recipe *recipes, size_t c
     return NULL;
 }
 
-static void fill_min_gpus(const struct plan_set *s) {
+static void fill_min_gpus(const struct plan_set *s, struct plan_workspace *w) {
     for (size_t i = 0; i < s->plan_count; i++) {
         struct plan *p = &s->plans[i];
-        if (!p->reason)
-            p->min_gpus = memory_min_gpus(s->model, s->cluster, &p->recipe, PLAN_GPUS_MAX);
+        struct recipe r = p->recipe;
+        if (p->reason || !find_coordinator(w, s->model, &r, NULL))
+            continue;
+        p->min_gpus = memory_min_gpus(s->model, s->cluster, &r, PLAN_GPUS_MAX);
     }
 }
 
-static bool add_offload_variants(struct plan_set *s, const struct recipe *recipes, size_t count,
-                                 struct arena *a, struct err *e) {
+static bool add_plan(struct plan_set *s, const struct recipe *r, struct plan_workspace *w,
+                     struct arena *a, struct err *e) {
+    const struct plan_question q = {s->model, s->cluster, r, PLAN_TIME_ALWAYS, w};
+    if (!plan_answer(&q, a, &s->plans[s->plan_count], e))
+        return false;
+    s->plan_count++;
+    return true;
+}
+
+static bool add_offload_variants(struct plan_set *s, const struct plan_request *q,
+                                 struct plan_workspace *w, struct arena *a, struct err *e) {
     for (size_t i = 0; i < OFFLOAD_VARIANTS; i++) {
-        const struct recipe *base = find_strategy(recipes, count, offload_variants[i].strategy);
+        const struct recipe *base =
+            find_strategy(q->recipes, q->recipe_count, offload_variants[i].strategy);
         if (!base)
             continue;
         struct recipe r = *base;
         r.offload_optimizer = offload_variants[i].optimizer;
         r.offload_param = offload_variants[i].param;
-        if (!plan_evaluate(s->model, s->cluster, &r, PLAN_TIME_ALWAYS, a, &s->plans[s->plan_count],
-                           e))
+        if (!add_plan(s, &r, w, a, e))
             return false;
-        s->plan_count++;
     }
     return true;
+}
+
+static bool fill_set(struct plan_set *s, const struct plan_request *q, struct plan_workspace *w,
+                     struct arena *a, struct err *e) {
+    bool any = false;
+    for (size_t i = 0; i < q->recipe_count; i++) {
+        if (!add_plan(s, &q->recipes[i], w, a, e))
+            return false;
+        any = any || s->plans[i].fits;
+    }
+    if (q->offload == PLAN_OFFLOAD_ALWAYS || (q->offload == PLAN_OFFLOAD_IF_NEEDED && !any)) {
+        if (!add_offload_variants(s, q, w, a, e))
+            return false;
+    }
+    fill_min_gpus(s, w);
+    return recommend(s, w, a, e) && plan_inputs(s, w, a, e);
 }
 
 bool plan_all(const struct plan_request *q, struct arena *a, struct plan_set *out, struct err *e) {
     struct plan_set s = {.model = q->model, .cluster = q->cluster};
     s.plans = arena_array(a, q->recipe_count + OFFLOAD_VARIANTS, sizeof *s.plans);
-    bool any = false;
-    for (size_t i = 0; i < q->recipe_count; i++) {
-        if (!plan_evaluate(q->model, q->cluster, &q->recipes[i], PLAN_TIME_ALWAYS, a, &s.plans[i],
-                           e))
-            return false;
-        any = any || s.plans[i].fits;
-    }
-    s.plan_count = q->recipe_count;
-    if (q->offload == PLAN_OFFLOAD_ALWAYS || (q->offload == PLAN_OFFLOAD_IF_NEEDED && !any)) {
-        if (!add_offload_variants(&s, q->recipes, q->recipe_count, a, e))
-            return false;
-    }
-    fill_min_gpus(&s);
-    if (!recommend(&s, a, e) || !plan_inputs(&s, a, e))
-        return false;
-    *out = s;
-    return true;
+    struct plan_workspace *w = plan_workspace_create();
+    bool ok = fill_set(&s, q, w, a, e);
+    plan_workspace_destroy(w);
+    if (ok)
+        *out = s;
+    return ok;
 }
 
 struct measured_key plan_measured_key(const struct model *m, const struct cluster *c,

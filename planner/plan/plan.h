@@ -70,8 +70,24 @@ extern const char *const proof_names[PROOF_COUNT];
 extern const char *const choice_names[CHOICE_COUNT];
 
 // Resolve and evaluate one recipe. A recipe that can't run fills plan->reason and is not an error.
-// Time that is not asked for is NAN with its reason. IF_FITS is for searches: it has no interval.
+// Time that is not asked for is NAN with its reason. IF_FITS is for searches: no interval, no
+// waits.
 enum plan_time { PLAN_TIME_NEVER, PLAN_TIME_IF_FITS, PLAN_TIME_ALWAYS };
+// Scratch memory and the coordinator's replays, shared by the plans of one thread. The models asked
+// about must outlive it.
+struct plan_workspace;
+struct plan_workspace *plan_workspace_create(void);
+void plan_workspace_destroy(struct plan_workspace *w); // NULL is fine
+
+struct plan_question {
+    const struct model *model;
+    const struct cluster *cluster;
+    const struct recipe *recipe; // unresolved
+    enum plan_time time;
+    struct plan_workspace *workspace;
+};
+// Many plans in a row are cheaper with a workspace of their own; plan_evaluate makes one each time.
+bool plan_answer(const struct plan_question *q, struct arena *a, struct plan *out, struct err *e);
 bool plan_evaluate(const struct model *m, const struct cluster *c, const struct recipe *r,
                    enum plan_time time, struct arena *a, struct plan *out, struct err *e);
 // Searches for the fewest GPUs stop here.

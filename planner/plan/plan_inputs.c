@@ -71,12 +71,20 @@ static void list_inputs(struct plan_set *s, struct arena *a) {
             .path = figures[i].path, .unit = figures[i].unit, .figure = *figure_at(&c, i)};
 }
 
-// Step time of `p` with figure i at `value`; a changed capacity shows as a changed fit.
-static bool what_if(const struct plan_set *s, const struct plan *p, size_t i, double value,
-                    struct arena *a, struct plan *out, struct err *e) {
-    struct cluster c = *s->cluster;
+struct question {
+    const struct plan_set *set;
+    const struct plan *plan; // the recommended one
+    struct plan_workspace *workspace;
+};
+
+// Step time of the plan with figure i at `value`; a changed capacity shows as a changed fit.
+static bool what_if(const struct question *x, size_t i, double value, struct arena *a,
+                    struct plan *out, struct err *e) {
+    struct cluster c = *x->set->cluster;
     *figure_at(&c, i) = figure_known(value, PROVENANCE_ASSUMED, figure_at(&c, i)->source);
-    return plan_evaluate(s->model, &c, &p->recipe, PLAN_TIME_IF_FITS, a, out, e);
+    const struct plan_question q = {x->set->model, &c, &x->plan->recipe, PLAN_TIME_IF_FITS,
+                                    x->workspace};
+    return plan_answer(&q, a, out, e);
 }
 
 static const char *effect_text(const struct plan *low, const struct plan *high, double fraction,
@@ -92,13 +100,14 @@ static int by_effect(const void *x, const void *y) {
     return (a < b) - (a > b);
 }
 
-bool plan_inputs(struct plan_set *s, struct arena *a, struct err *e) {
+bool plan_inputs(struct plan_set *s, struct plan_workspace *w, struct arena *a, struct err *e) {
     struct assumption all[FIGURES];
     size_t count = 0;
     list_inputs(s, a);
     if (s->plan_count == 0 || s->plans[s->recommendation.plan_index].reason)
         return true;
     const struct plan *p = &s->plans[s->recommendation.plan_index];
+    const struct question x = {s, p, w};
     struct cluster c = *s->cluster;
     struct arena *scratch = arena_create();
     for (size_t i = 0; i < FIGURES; i++) {
@@ -107,8 +116,8 @@ bool plan_inputs(struct plan_set *s, struct arena *a, struct err *e) {
         arena_reset(scratch);
         if (!figure_is_known(f) || f.provenance != PROVENANCE_ASSUMED || !(f.low < f.high))
             continue;
-        if (!what_if(s, p, i, f.low, scratch, &low, e) ||
-            !what_if(s, p, i, f.high, scratch, &high, e)) {
+        if (!what_if(&x, i, f.low, scratch, &low, e) ||
+            !what_if(&x, i, f.high, scratch, &high, e)) {
             arena_destroy(scratch);
             return false;
         }

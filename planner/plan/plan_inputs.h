@@ -6,4 +6,4 @@
 
 // Fills s->inputs and s->assumptions; the latter by re-simulating the recommended plan with each
 // assumed figure at both ends of its interval.
-bool plan_inputs(struct plan_set *s, struct arena *a, struct err *e);
+bool plan_inputs(struct plan_set *s, struct plan_workspace *w, struct arena *a, struct err *e);

@@ -87,8 +87,8 @@ static const char *impossible_text(const struct plan_set *s, struct arena *a) {
 }
 
 // The cheapest knob under which any plan of the set fits. Plans without offload go first.
-static bool find_knob(const struct plan_set *s, struct arena *a, const struct knob **knob,
-                      size_t *index, struct err *e) {
+static bool find_knob(const struct plan_set *s, struct plan_workspace *w, struct arena *a,
+                      const struct knob **knob, size_t *index, struct err *e) {
     *knob = NULL;
     for (int with_offload = 0; with_offload < 2; with_offload++)
         for (size_t k = 0; k < sizeof knobs / sizeof knobs[0]; k++)
@@ -98,7 +98,8 @@ static bool find_knob(const struct plan_set *s, struct arena *a, const struct kn
                 struct recipe r = s->plans[i].recipe;
                 struct plan p;
                 apply_knob(&knobs[k], &r);
-                if (!plan_evaluate(s->model, s->cluster, &r, PLAN_TIME_NEVER, a, &p, e))
+                const struct plan_question q = {s->model, s->cluster, &r, PLAN_TIME_NEVER, w};
+                if (!plan_answer(&q, a, &p, e))
                     return false;
                 if (p.fits && !p.reason) {
                     *knob = &knobs[k];
@@ -165,12 +166,13 @@ static void recommend_fit(struct plan_set *s, size_t best, struct arena *a) {
                    arena_printf(a, "--offload-param %s", offload_names[p->recipe.offload_param]));
 }
 
-static bool recommend_change(struct plan_set *s, struct arena *a, struct err *e) {
+static bool recommend_change(struct plan_set *s, struct plan_workspace *w, struct arena *a,
+                             struct err *e) {
     struct recommendation *r = &s->recommendation;
     const struct knob *knob;
     size_t index = 0;
     uint64_t gpus;
-    if (!find_knob(s, a, &knob, &index, e))
+    if (!find_knob(s, w, a, &knob, &index, e))
         return false;
     if (knob) {
         *r = (struct recommendation){.plan_index = index, .choice = CHOICE_CHANGE_KNOBS};
@@ -193,14 +195,14 @@ static bool recommend_change(struct plan_set *s, struct arena *a, struct err *e)
     return true;
 }
 
-bool recommend(struct plan_set *s, struct arena *a, struct err *e) {
+bool recommend(struct plan_set *s, struct plan_workspace *w, struct arena *a, struct err *e) {
     size_t best = best_fitting(s);
     s->recommendation = (struct recommendation){0};
     if (best != SIZE_MAX) {
         recommend_fit(s, best, a);
         return true;
     }
-    return recommend_change(s, a, e);
+    return recommend_change(s, w, a, e);
 }
 
 char *plan_title(const struct plan *p, struct arena *a) {

@@ -5,4 +5,4 @@
 #include "plan/plan.h"
 
 // Fills s->recommendation. Tries knobs (recompute, chunked loss, micro-batch 1) when nothing fits.
-bool recommend(struct plan_set *s, struct arena *a, struct err *e);
+bool recommend(struct plan_set *s, struct plan_workspace *w, struct arena *a, struct err *e);

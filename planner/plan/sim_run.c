@@ -93,11 +93,12 @@ static void host_advance(struct run *r) {
             }
             host_resume(r, waits[i]);
         }
-        bool issued = !(t->flags & SIM_DETACHED);
-        r->issued_s[r->cursor] = issued ? r->host_s : 0;
-        r->host_block[r->cursor] = issued ? r->host_last_block : 0;
-        r->host_s += t->issue_s; // none where detached
-        r->host_busy_s += t->issue_s;
+        if (!(t->flags & SIM_DETACHED)) {
+            r->issued_s[r->cursor] = r->host_s;
+            r->host_block[r->cursor] = r->host_last_block;
+            r->host_s += t->issue_s;
+            r->host_busy_s += t->issue_s;
+        }
         r->cursor++;
         if (t->flags & SIM_HOST_BLOCKING) {
             if (r->finish_s[r->cursor - 1] < 0) {
@@ -411,7 +412,7 @@ static void run_prepare(struct run *r, struct arena *a) {
     uint32_t n = s->task_count, streams = s->stream_count;
     r->start_s = arena_array_raw(a, n + 1, sizeof *r->start_s);
     r->finish_s = arena_array_raw(a, n + 1, sizeof *r->finish_s);
-    r->issued_s = arena_array_raw(a, n + 1, sizeof *r->issued_s);
+    r->issued_s = arena_array(a, n + 1, sizeof *r->issued_s);
     r->streams = arena_array(a, streams + 1, sizeof *r->streams);
     r->shares = arena_array(a, SHARES, sizeof *r->shares);
     r->event_s = arena_array(a, streams + 1, sizeof *r->event_s);
@@ -425,7 +426,7 @@ static void run_prepare(struct run *r, struct arena *a) {
     r->used = arena_array(a, s->resource_count + 1, sizeof *r->used);
     for (uint32_t i = 0; i < n; i++)
         r->finish_s[i] = -1;
-    r->host_block = arena_array_raw(a, n + 1, sizeof *r->host_block);
+    r->host_block = arena_array(a, n + 1, sizeof *r->host_block);
     r->memory_peak_task = r->host_last_block = SIM_NONE;
     host_advance(r);
     for (uint32_t i = 0; i < streams; i++) {

@@ -110,7 +110,8 @@ static void summarise(const struct step_builder *b, const struct step_account *a
     t->bound_by = bound_of(a, t->step_s);
     size_t room = sizeof t->waits / sizeof *t->waits;
     t->wait_count = a->wait_count < room ? a->wait_count : room;
-    memcpy(t->waits, a->waits, t->wait_count * sizeof *t->waits);
+    for (size_t i = 0; i < t->wait_count; i++)
+        t->waits[i] = a->waits[i];
     add_bubble(b, t);
     double tokens =
         (double)(r->micro_batch * r->grad_accum * r->seq) / (double)(r->tp * r->cp * r->pp);

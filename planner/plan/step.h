@@ -57,7 +57,7 @@ struct step_request {
     const struct recipe *recipe;
     const struct step_scale *scale; // NULL = all 1
     bool want_timeline;             // fill step_timeline
-    bool quick;                     // skip the interval: step_low_s and step_high_s are NAN
+    bool quick;                     // no interval (step_low_s and step_high_s are NAN) and no waits
 };
 
 struct step_timeline_task {

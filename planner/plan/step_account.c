@@ -205,6 +205,8 @@ void step_account(struct step_builder *b, const struct sim_result *r, struct ste
     out->exposed = arena_array(b->arena, sim_task_count(b->sim) + 1, sizeof *out->exposed);
     out->stream_exposed_s = arena_array(b->arena, STEP_STREAM_COUNT, sizeof(double));
     account_compute(&a);
+    if (b->quick) // neither waits nor an interval
+        return;
     list_waits(&a);
     follow_critical(&a);
 }

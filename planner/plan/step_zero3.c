@@ -20,32 +20,18 @@ struct event_queue {
 
 struct zero3_step {
     struct step_builder *b;
-    struct zero3_hook *hooks; // of one micro-step, in order
-    uint32_t hook_count, hook_capacity;
+    const struct zero3_hook *hooks; // of one micro-step, in order
+    uint32_t hook_count;
     // Of the micro-step being built.
     uint32_t *gather_task; // per gather: its all-gather, SIM_NONE once unpacked
     double *gather_bytes;
-    uint32_t gather_count, gather_unpacked, gather_capacity;
+    uint32_t gather_count, gather_unpacked;
     struct event_queue fetched, reduced;
     enum step_stream gather_stream, reduce_stream;
     double filled;         // elements in the gradient bucket
     double live, released; // gathered elements held, and freed but not yet told the engine
     uint64_t micro;
 };
-
-static void remember(void *context, const struct zero3_hook *h) {
-    struct zero3_step *z = context;
-    if (z->hook_count == z->hook_capacity) {
-        uint32_t bigger = z->hook_capacity ? 2 * z->hook_capacity : 1024;
-        struct zero3_hook *moved = arena_array(z->b->arena, bigger, sizeof *moved);
-        for (uint32_t i = 0; i < z->hook_count; i++)
-            moved[i] = z->hooks[i];
-        z->hooks = moved;
-        z->hook_capacity = bigger;
-    }
-    z->hooks[z->hook_count++] = *h;
-    z->gather_capacity += (h->demand_elements > 0) + (h->prefetch_elements > 0);
-}
 
 // The host keeps at most EVENTS_MAX older events standing.
 static void push_event(struct step_builder *b, struct event_queue *q, uint32_t task) {
@@ -317,17 +303,22 @@ bool step_build_zero3(struct step_builder *b, struct err *e) {
     const struct recipe *r = b->recipe;
     struct zero3_step z = {
         .b = b, .gather_stream = STREAM_COMPUTE, .reduce_stream = STREAM_COMPUTE};
-    struct zero3_watch watch = {.hook = remember, .context = &z};
-    struct zero3_traffic traffic;
+    struct zero3_traffic fresh;
+    const struct zero3_traffic *traffic = r->zero3;
     if (recipe_overlaps(r)) {
         z.gather_stream = STREAM_COPY;
         z.reduce_stream = STREAM_REDUCE;
     }
-    if (!zero3_observe(b->model, r, b->arena, &watch, &traffic, e))
-        return false;
-    b->persistent = (double)traffic.persistent_elements;
-    z.gather_task = arena_array(b->arena, z.gather_capacity + 1, sizeof *z.gather_task);
-    z.gather_bytes = arena_array(b->arena, z.gather_capacity + 1, sizeof *z.gather_bytes);
+    if (traffic == NULL || traffic->hooks == NULL) {
+        if (!zero3_record(b->model, r, b->arena, b->arena, &fresh, e))
+            return false;
+        traffic = &fresh;
+    }
+    z.hooks = traffic->hooks;
+    z.hook_count = traffic->hook_count;
+    b->persistent = (double)traffic->persistent_elements;
+    z.gather_task = arena_array_raw(b->arena, traffic->calls + 1, sizeof *z.gather_task);
+    z.gather_bytes = arena_array_raw(b->arena, traffic->calls + 1, sizeof *z.gather_bytes);
     for (z.micro = 0; z.micro < r->grad_accum; z.micro++)
         micro_step(&z, z.micro + 1 == r->grad_accum);
     return true;

@@ -38,7 +38,8 @@ struct search {
     uint64_t candidate_count;
     struct outcome *outcomes; // of simulated points, in candidate order
     uint64_t simulated;
-    struct arena **arenas; // one per thread
+    struct arena **arenas; // one per thread, and so the workspaces
+    struct plan_workspace **workspaces;
     int threads;
 };
 
@@ -109,6 +110,14 @@ static bool cluster_of(const struct search *s, uint64_t nodes, uint64_t gpus, st
     return nodes == c->nodes || cluster_resize(c, nodes, gpus, e);
 }
 
+static int own_thread(void) {
+#ifdef _OPENMP
+    return omp_get_thread_num();
+#else
+    return 0;
+#endif
+}
+
 static bool evaluate(const struct search *s, uint64_t point, enum plan_time time, struct arena *a,
                      struct plan *p, struct sweep_family const **family) {
     struct recipe r;
@@ -119,8 +128,9 @@ static bool evaluate(const struct search *s, uint64_t point, enum plan_time time
         return false;
     *family = &s->points->families[f];
     r.zero3 = sweep_bound_traffic(s->bounds, point);
+    const struct plan_question q = {s->q->basis.model, &c, &r, time, s->workspaces[own_thread()]};
     bool ok = cluster_of(s, (*family)->nodes, (*family)->gpus, &c, &ignored) &&
-              plan_evaluate(s->q->basis.model, &c, &r, time, a, p, &ignored) && !p->reason;
+              plan_answer(&q, a, p, &ignored) && !p->reason;
     p->recipe.zero3 = NULL; // gone before the plan is
     return ok;
 }
@@ -178,11 +188,7 @@ static bool stopped(const struct sweep_request *q) {
 }
 
 static struct arena *own_arena(const struct search *s) {
-#ifdef _OPENMP
-    struct arena *a = s->arenas[omp_get_thread_num()];
-#else
-    struct arena *a = s->arenas[0];
-#endif
+    struct arena *a = s->arenas[own_thread()];
     arena_reset(a);
     return a;
 }
@@ -299,8 +305,11 @@ static void make_arenas(struct search *s, struct arena *a) {
     s->threads = 1;
 #endif
     s->arenas = arena_array(a, (size_t)s->threads, sizeof *s->arenas);
-    for (int i = 0; i < s->threads; i++)
+    s->workspaces = arena_array(a, (size_t)s->threads, sizeof *s->workspaces);
+    for (int i = 0; i < s->threads; i++) {
         s->arenas[i] = arena_create();
+        s->workspaces[i] = plan_workspace_create();
+    }
 }
 
 bool sweep_run(const struct sweep_request *q, struct arena *a, struct sweep_result *out,
@@ -328,8 +337,10 @@ bool sweep_run(const struct sweep_request *q, struct arena *a, struct sweep_resu
         r.pareto = arena_array(a, t.front_count + 1, sizeof *r.pareto);
         r.pareto_count = fill_plans(&s, t.front, t.front_count, a, r.pareto);
     }
-    for (int i = 0; i < s.threads; i++)
+    for (int i = 0; i < s.threads; i++) {
         arena_destroy(s.arenas[i]);
+        plan_workspace_destroy(s.workspaces[i]);
+    }
     *out = r;
     out->space = r.space;
     return true;
