@@ -70,27 +70,60 @@ cJSON *json_append_object(cJSON *array) {
     return n;
 }
 
+// One thread owns the stream: no lock per character.
+static void put(FILE *out, const char *text, size_t bytes) {
+    fwrite_unlocked(text, 1, bytes, out);
+}
+
+static void put_text(FILE *out, const char *text) {
+    put(out, text, strlen(text));
+}
+
+// A new line at this depth.
+static void put_line(FILE *out, int depth) {
+    putc_unlocked('\n', out);
+    for (int i = 0; i < depth; i++)
+        put(out, "  ", 2);
+}
+
 static void print_string(FILE *out, const char *s) {
-    fputc('"', out);
-    for (; *s; s++) {
-        unsigned char c = (unsigned char)*s;
-        const char *known = strchr("\"\\\b\f\n\r\t", c);
+    putc_unlocked('"', out);
+    while (*s) {
+        size_t plain = 0;
+        while ((unsigned char)s[plain] >= 0x20 && s[plain] != '"' && s[plain] != '\\')
+            plain++;
+        put(out, s, plain);
+        s += plain;
+        if (!*s)
+            break;
+        const char *known = strchr("\"\\\b\f\n\r\t", *s);
         if (known)
             fprintf(out, "\\%c", "\"\\bfnrt"[known - "\"\\\b\f\n\r\t"]);
-        else if (c < 0x20)
-            fprintf(out, "\\u%04x", c);
         else
-            fputc(c, out);
+            fprintf(out, "\\u%04x", (unsigned char)*s);
+        s++;
     }
-    fputc('"', out);
+    putc_unlocked('"', out);
+}
+
+static void print_whole(FILE *out, int64_t v) {
+    char digits[24];
+    size_t at = sizeof digits;
+    uint64_t left = v < 0 ? -(uint64_t)v : (uint64_t)v;
+    do
+        digits[--at] = (char)('0' + left % 10);
+    while (left /= 10);
+    if (v < 0)
+        digits[--at] = '-';
+    put(out, digits + at, sizeof digits - at);
 }
 
 // Whole numbers in full, everything else to 9 significant digits: more would be noise in a diff.
 static void print_number(FILE *out, double v) {
     if (!isfinite(v))
-        fputs("null", out);
+        put_text(out, "null");
     else if (v == floor(v) && fabs(v) < 0x1p53)
-        fprintf(out, "%.0f", v == 0 ? 0 : v);
+        print_whole(out, (int64_t)v);
     else
         fprintf(out, "%.9g", v);
 }
@@ -101,9 +134,9 @@ static void print_scalar(FILE *out, const cJSON *item) {
     else if (cJSON_IsNumber(item))
         print_number(out, item->valuedouble);
     else if (cJSON_IsRaw(item))
-        fputs(item->valuestring, out);
+        put_text(out, item->valuestring);
     else
-        fputs(cJSON_IsTrue(item) ? "true" : cJSON_IsFalse(item) ? "false" : "null", out);
+        put_text(out, cJSON_IsTrue(item) ? "true" : cJSON_IsFalse(item) ? "false" : "null");
 }
 
 static bool all_numbers(const cJSON *item) {
@@ -120,25 +153,25 @@ static void print_value(FILE *out, const cJSON *item, int depth) {
         return;
     }
     if (!item->child) {
-        fputs(object ? "{}" : "[]", out);
+        put(out, object ? "{}" : "[]", 2);
         return;
     }
     const bool one_line = !object && all_numbers(item); // samples
-    fputc(object ? '{' : '[', out);
+    putc_unlocked(object ? '{' : '[', out);
     for (const cJSON *c = item->child; c; c = c->next) {
         if (!one_line)
-            fprintf(out, "\n%*s", 2 * (depth + 1), "");
+            put_line(out, depth + 1);
         if (object) {
             print_string(out, c->string);
-            fputs(": ", out);
+            put(out, ": ", 2);
         }
         print_value(out, c, depth + 1);
         if (c->next)
-            fputs(one_line ? ", " : ",", out);
+            put(out, ", ", one_line ? 2 : 1);
     }
     if (!one_line)
-        fprintf(out, "\n%*s", 2 * depth, "");
-    fputc(object ? '}' : ']', out);
+        put_line(out, depth);
+    putc_unlocked(object ? '}' : ']', out);
 }
 
 char *json_to_text(const cJSON *root) {

@@ -8,43 +8,51 @@
 #include <stdlib.h>
 #include <string.h>
 
+// What a figure can change; the others' plans need no second look.
+enum affects { AFFECTS_STEP, AFFECTS_FIT, AFFECTS_NETWORK, AFFECTS_COPIES, AFFECTS_NVME };
+
 struct known_figure {
+    enum affects affects;
     const char *path, *unit;
     size_t offset;            // of a struct figure in struct cluster
     const char *measure_with; // command that replaces an assumption by a measurement
 };
 
-#define CLUSTER_FIGURE(field, unit, measure)                                                       \
-    { "cluster." #field, unit, offsetof(struct cluster, field), measure }
-#define GPU_FIGURE(field, unit, measure)                                                           \
-    { "gpu." #field, unit, offsetof(struct cluster, gpu) + offsetof(struct gpu, field), measure }
+#define CLUSTER_FIGURE(affects, field, unit, measure)                                              \
+    { affects, "cluster." #field, unit, offsetof(struct cluster, field), measure }
+#define GPU_FIGURE(affects, field, unit, measure)                                                  \
+    {                                                                                              \
+        affects, "gpu." #field, unit, offsetof(struct cluster, gpu) + offsetof(struct gpu, field), \
+            measure                                                                                \
+    }
 
 static const struct known_figure figures[] = {
-    GPU_FIGURE(memory_torch_bytes, "bytes",
+    GPU_FIGURE(AFFECTS_FIT, memory_torch_bytes, "bytes",
                "python3 -c 'import torch; print(torch.cuda.mem_get_info()[1])'"),
-    GPU_FIGURE(context_bytes, "bytes", "nvidia-smi --query-compute-apps=used_memory --format=csv"),
-    GPU_FIGURE(nccl_first_bytes, "bytes",
+    GPU_FIGURE(AFFECTS_FIT, context_bytes, "bytes",
                "nvidia-smi --query-compute-apps=used_memory --format=csv"),
-    GPU_FIGURE(hbm_bytes_per_s, "bytes/s", "shardplan bench copy"),
-    GPU_FIGURE(hbm_fraction, "fraction", "shardplan bench copy"),
-    GPU_FIGURE(nvlink_bytes_per_s, "bytes/s", "shardplan bench collectives"),
-    GPU_FIGURE(nvlink_busbw_bytes_per_s, "bytes/s", "shardplan bench collectives"),
-    GPU_FIGURE(nvls_busbw_bytes_per_s, "bytes/s", "shardplan bench collectives"),
-    GPU_FIGURE(pcie_h2d_bytes_per_s, "bytes/s", "shardplan bench copy"),
-    GPU_FIGURE(pcie_d2h_bytes_per_s, "bytes/s", "shardplan bench copy"),
-    GPU_FIGURE(pcie_h2d_both_bytes_per_s, "bytes/s", "shardplan bench copy"),
-    GPU_FIGURE(pcie_d2h_both_bytes_per_s, "bytes/s", "shardplan bench copy"),
-    CLUSTER_FIGURE(nic_bytes_per_s, "bytes/s", "shardplan bench collectives"),
-    CLUSTER_FIGURE(inter_efficiency, "fraction", "shardplan bench collectives"),
-    CLUSTER_FIGURE(pcie_switch_bytes_per_s, "bytes/s", "shardplan bench copy"),
-    CLUSTER_FIGURE(cpu_cores, "cores", "lscpu"),
-    CLUSTER_FIGURE(host_memory_bytes, "bytes", "free -b"),
-    CLUSTER_FIGURE(host_dram_bytes_per_s, "bytes/s", "shardplan bench adam"),
-    CLUSTER_FIGURE(nvme_read_bytes_per_s, "bytes/s", "shardplan bench nvme"),
-    CLUSTER_FIGURE(nvme_write_bytes_per_s, "bytes/s", "shardplan bench nvme"),
-    CLUSTER_FIGURE(nvme_capacity_bytes, "bytes", "df -B1"),
-    CLUSTER_FIGURE(cpu_adam_s_per_param, "s/parameter", "shardplan bench adam"),
-    CLUSTER_FIGURE(usd_per_gpu_hour, "USD", NULL),
+    GPU_FIGURE(AFFECTS_FIT, nccl_first_bytes, "bytes",
+               "nvidia-smi --query-compute-apps=used_memory --format=csv"),
+    GPU_FIGURE(AFFECTS_STEP, hbm_bytes_per_s, "bytes/s", "shardplan bench copy"),
+    GPU_FIGURE(AFFECTS_STEP, hbm_fraction, "fraction", "shardplan bench copy"),
+    GPU_FIGURE(AFFECTS_STEP, nvlink_bytes_per_s, "bytes/s", "shardplan bench collectives"),
+    GPU_FIGURE(AFFECTS_STEP, nvlink_busbw_bytes_per_s, "bytes/s", "shardplan bench collectives"),
+    GPU_FIGURE(AFFECTS_STEP, nvls_busbw_bytes_per_s, "bytes/s", "shardplan bench collectives"),
+    GPU_FIGURE(AFFECTS_STEP, pcie_h2d_bytes_per_s, "bytes/s", "shardplan bench copy"),
+    GPU_FIGURE(AFFECTS_STEP, pcie_d2h_bytes_per_s, "bytes/s", "shardplan bench copy"),
+    GPU_FIGURE(AFFECTS_COPIES, pcie_h2d_both_bytes_per_s, "bytes/s", "shardplan bench copy"),
+    GPU_FIGURE(AFFECTS_COPIES, pcie_d2h_both_bytes_per_s, "bytes/s", "shardplan bench copy"),
+    CLUSTER_FIGURE(AFFECTS_NETWORK, nic_bytes_per_s, "bytes/s", "shardplan bench collectives"),
+    CLUSTER_FIGURE(AFFECTS_NETWORK, inter_efficiency, "fraction", "shardplan bench collectives"),
+    CLUSTER_FIGURE(AFFECTS_COPIES, pcie_switch_bytes_per_s, "bytes/s", "shardplan bench copy"),
+    CLUSTER_FIGURE(AFFECTS_STEP, cpu_cores, "cores", "lscpu"),
+    CLUSTER_FIGURE(AFFECTS_FIT, host_memory_bytes, "bytes", "free -b"),
+    CLUSTER_FIGURE(AFFECTS_COPIES, host_dram_bytes_per_s, "bytes/s", "shardplan bench adam"),
+    CLUSTER_FIGURE(AFFECTS_NVME, nvme_read_bytes_per_s, "bytes/s", "shardplan bench nvme"),
+    CLUSTER_FIGURE(AFFECTS_NVME, nvme_write_bytes_per_s, "bytes/s", "shardplan bench nvme"),
+    CLUSTER_FIGURE(AFFECTS_FIT, nvme_capacity_bytes, "bytes", "df -B1"),
+    CLUSTER_FIGURE(AFFECTS_COPIES, cpu_adam_s_per_param, "s/parameter", "shardplan bench adam"),
+    CLUSTER_FIGURE(AFFECTS_FIT, usd_per_gpu_hour, "USD", NULL),
 };
 #define FIGURES (sizeof figures / sizeof figures[0])
 
@@ -77,13 +85,24 @@ struct question {
     struct plan_workspace *workspace;
 };
 
+static enum plan_time needed(const struct question *x, enum affects k) {
+    const struct recipe *r = &x->plan->recipe;
+    const struct cluster *c = x->set->cluster;
+    bool nvme = r->offload_optimizer == OFFLOAD_NVME || r->offload_param == OFFLOAD_NVME;
+    bool copies = r->offload_optimizer != OFFLOAD_NONE || r->offload_param != OFFLOAD_NONE ||
+                  r->activation_offload || c->nic_shares_pcie_switch;
+    bool step = k == AFFECTS_STEP || (k == AFFECTS_NETWORK && c->nodes > 1) ||
+                (k == AFFECTS_COPIES && copies) || (k == AFFECTS_NVME && nvme);
+    return step ? PLAN_TIME_IF_FITS : PLAN_TIME_NEVER;
+}
+
 // Step time of the plan with figure i at `value`; a changed capacity shows as a changed fit.
 static bool what_if(const struct question *x, size_t i, double value, struct arena *a,
                     struct plan *out, struct err *e) {
     struct cluster c = *x->set->cluster;
     *figure_at(&c, i) = figure_known(value, PROVENANCE_ASSUMED, figure_at(&c, i)->source);
-    const struct plan_question q = {x->set->model, &c, &x->plan->recipe, PLAN_TIME_IF_FITS,
-                                    x->workspace};
+    const struct plan_question q = {x->set->model, &c, &x->plan->recipe,
+                                    needed(x, figures[i].affects), x->workspace};
     return plan_answer(&q, a, out, e);
 }
 

@@ -20,7 +20,8 @@ struct flow {
 
 // Speeds of flows that ran together before: layers are alike, so the same few come again and again.
 #define SHARED_FLOWS 6
-#define SHARES 64
+#define SHARES_LOG2 9
+#define SHARES (1u << SHARES_LOG2)
 struct share {
     uint32_t count; // 0 = empty
     bool full;      // nothing is held back
@@ -317,7 +318,7 @@ static struct share *share_slot(const struct run *r) {
     uint32_t h = r->flow_count;
     for (uint32_t i = 0; i < r->flow_count; i++)
         h = (h ^ r->flows[i].set) * UINT32_C(0x9E3779B1);
-    return &r->shares[h >> 26];
+    return &r->shares[h >> (32 - SHARES_LOG2)];
 }
 
 static bool share_matches(const struct share *at, const struct run *r) {
@@ -414,7 +415,9 @@ static void run_prepare(struct run *r, struct arena *a) {
     r->finish_s = arena_array_raw(a, n + 1, sizeof *r->finish_s);
     r->issued_s = arena_array(a, n + 1, sizeof *r->issued_s);
     r->streams = arena_array(a, streams + 1, sizeof *r->streams);
-    r->shares = arena_array(a, SHARES, sizeof *r->shares);
+    r->shares = arena_array_raw(a, SHARES, sizeof *r->shares);
+    for (uint32_t i = 0; i < SHARES; i++)
+        r->shares[i].count = 0;
     r->event_s = arena_array(a, streams + 1, sizeof *r->event_s);
     r->head = arena_array(a, streams + 1, sizeof *r->head);
     r->blocked_on = arena_array(a, streams + 1, sizeof *r->blocked_on);

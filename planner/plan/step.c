@@ -92,6 +92,14 @@ static void add_bubble(const struct step_builder *b, struct step_time *t) {
                                lost_s / (t->forward_s + t->backward_s)};
 }
 
+static double offload_s(const double *by_kind) {
+    return by_kind[COST_PCIE] + by_kind[COST_NVME] + by_kind[COST_DRAM] + by_kind[COST_CPU];
+}
+
+static double comm_s(const double *by_kind) {
+    return by_kind[COST_INTRA] + by_kind[COST_INTER] + by_kind[COST_LATENCY];
+}
+
 static void summarise(const struct step_builder *b, const struct step_account *a,
                       struct step_time *t) {
     const struct recipe *r = b->recipe;
@@ -101,10 +109,8 @@ static void summarise(const struct step_builder *b, const struct step_account *a
         .optimizer_s = a->by_phase[STEP_OPTIMIZER],
         .compute_s = a->by_kind[COST_COMPUTE],
         .host_issue_s = a->by_kind[COST_HOST],
-        .exposed_comm_s =
-            a->by_kind[COST_INTRA] + a->by_kind[COST_INTER] + a->by_kind[COST_LATENCY],
-        .exposed_offload_s = a->by_kind[COST_PCIE] + a->by_kind[COST_NVME] + a->by_kind[COST_DRAM] +
-                             a->by_kind[COST_CPU],
+        .exposed_comm_s = comm_s(a->by_kind),
+        .exposed_offload_s = offload_s(a->by_kind),
     };
     t->step_s = t->forward_s + t->backward_s + t->optimizer_s;
     t->bound_by = bound_of(a, t->step_s);
@@ -186,69 +192,98 @@ bool step_build(const struct step_request *q, struct arena *a, struct step_build
 }
 
 static bool simulate_all(const struct step_request *q, struct arena *a, struct step_time *out,
-                         struct step_timeline *timeline, struct err *e) {
+                         struct step_account *account, struct step_timeline *timeline,
+                         struct err *e) {
     struct step_builder b;
     struct sim_result run;
-    struct step_account account;
     struct step_time time;
     if (!step_build(q, a, &b, e) || !sim_run(b.sim, NULL, a, &run, e))
         return false;
-    step_account(&b, &run, &account);
-    summarise(&b, &account, &time);
-    if (!interval(&b, &account, run.end_s, &time, e))
+    step_account(&b, &run, account);
+    summarise(&b, account, &time);
+    if (!interval(&b, account, run.end_s, &time, e))
         return false;
     if (timeline != NULL)
-        step_timeline_fill(&b, &run, &account, timeline);
+        step_timeline_fill(&b, &run, account, timeline);
     *out = time;
     return true;
 }
 
 // Micro-steps after the first few are alike, so the rest of a long accumulation is added as a
-// multiple of the last one; docs/method.md §step.
+// multiple: of what a third one adds to two, which is what the middle one of three takes;
+// docs/method.md §step.
 #define MICRO_STEPS_SIMULATED 3
 
-static double extrapolated(double shorter, double longer, double more) {
-    return longer + more * (longer - shorter);
+static void lengthen(struct step_time *t, const struct step_sums *one, double more, double g) {
+    double shorter_s = t->step_s, sum = g / MICRO_STEPS_SIMULATED;
+    t->forward_s += more * one->by_phase[STEP_FORWARD];
+    t->backward_s += more * one->by_phase[STEP_BACKWARD];
+    t->optimizer_s += more * one->by_phase[STEP_OPTIMIZER];
+    t->step_s = t->forward_s + t->backward_s + t->optimizer_s;
+    t->compute_s += more * one->by_kind[COST_COMPUTE];
+    t->host_issue_s += more * one->by_kind[COST_HOST];
+    t->exposed_comm_s += more * comm_s(one->by_kind);
+    t->exposed_offload_s += more * offload_s(one->by_kind);
+    double rate = sum * shorter_s / t->step_s;
+    t->tokens_per_s_per_gpu *= rate;
+    t->mfu *= rate;
+    t->hfu *= rate;
+    for (size_t i = 0; i < t->wait_count; i++)
+        t->waits[i].seconds *= sum;
+}
+
+// How far the interval reaches from the value grows by what one more micro-step added to it.
+static double reach(double two, double three, double more) {
+    return three + more * (three - two);
+}
+
+static struct step_sums difference(const struct step_account *a, const struct step_account *b) {
+    struct step_sums d;
+    for (int i = 0; i < STEP_PHASE_COUNT; i++)
+        d.by_phase[i] = a->by_phase[i] - b->by_phase[i];
+    for (int i = 0; i < STEP_COST_COUNT; i++)
+        d.by_kind[i] = a->by_kind[i] - b->by_kind[i];
+    return d;
+}
+
+// FSDP2's host waits for gradients on their way to it from the second micro-step on, so that one
+// does not yet stand for the rest.
+static bool first_differs(const struct recipe *r) {
+    return recipe_is_fsdp2(r) && r->offload_param == OFFLOAD_CPU;
 }
 
 static bool simulate_accumulation(const struct step_request *q, struct arena *a,
                                   struct step_time *out, struct err *e) {
     struct recipe r = *q->recipe;
     struct step_request part = *q;
-    struct step_time shorter, t;
+    struct step_time two, t;
+    struct step_account account, shorter;
+    const bool both = !q->quick || first_differs(&r);
     double g = (double)r.grad_accum, more = g - MICRO_STEPS_SIMULATED;
     part.recipe = &r;
     r.grad_accum = MICRO_STEPS_SIMULATED - 1;
-    if (!simulate_all(&part, a, &shorter, NULL, e))
+    if (both && !simulate_all(&part, a, &two, &shorter, NULL, e))
         return false;
     r.grad_accum = MICRO_STEPS_SIMULATED;
-    if (!simulate_all(&part, a, &t, NULL, e))
+    if (!simulate_all(&part, a, &t, &account, NULL, e))
         return false;
-    double sum = g / MICRO_STEPS_SIMULATED, step_s = t.step_s;
-    double *longer[] = {
-        &t.step_s,      &t.step_low_s, &t.step_high_s,    &t.forward_s,         &t.backward_s,
-        &t.optimizer_s, &t.compute_s,  &t.exposed_comm_s, &t.exposed_offload_s, &t.host_issue_s};
-    const double before[] = {shorter.step_s,      shorter.step_low_s,     shorter.step_high_s,
-                             shorter.forward_s,   shorter.backward_s,     shorter.optimizer_s,
-                             shorter.compute_s,   shorter.exposed_comm_s, shorter.exposed_offload_s,
-                             shorter.host_issue_s};
-    for (size_t i = 0; i < sizeof before / sizeof before[0]; i++)
-        *longer[i] = extrapolated(before[i], *longer[i], more);
-    double rate = sum * step_s / t.step_s;
-    t.tokens_per_s_per_gpu *= rate;
-    t.mfu *= rate;
-    t.hfu *= rate;
-    for (size_t i = 0; i < t.wait_count; i++)
-        t.waits[i].seconds *= sum;
+    double low_s = t.step_s - t.step_low_s, high_s = t.step_high_s - t.step_s;
+    const struct step_sums one = both ? difference(&account, &shorter) : account.second;
+    lengthen(&t, &one, more, g);
+    if (!q->quick) {
+        t.step_low_s = t.step_s - reach(two.step_s - two.step_low_s, low_s, more);
+        t.step_high_s = t.step_s + reach(two.step_high_s - two.step_s, high_s, more);
+    }
     *out = t;
     return true;
 }
 
 bool step_simulate(const struct step_request *q, struct arena *a, struct step_time *out,
                    struct step_timeline *timeline, struct err *e) {
+    struct step_account account;
     // A pipeline's bubble depends on the number of micro-steps itself.
     if (timeline != NULL || q->recipe->grad_accum <= MICRO_STEPS_SIMULATED || q->recipe->pp > 1)
-        return simulate_all(q, a, out, timeline, e);
+        return simulate_all(q, a, out, &account, timeline, e);
     return simulate_accumulation(q, a, out, e);
 }
 

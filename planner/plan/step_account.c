@@ -123,19 +123,41 @@ static void account_task(struct accounting *a, uint32_t task) {
     a->out->contention_s += late_s;
 }
 
+static struct step_sums sums_of(const struct step_account *a) {
+    struct step_sums s;
+    memcpy(s.by_phase, a->by_phase, sizeof s.by_phase);
+    memcpy(s.by_kind, a->by_kind, sizeof s.by_kind);
+    return s;
+}
+
+static void subtract(struct step_sums *from, const struct step_sums *s) {
+    for (int i = 0; i < STEP_PHASE_COUNT; i++)
+        from->by_phase[i] -= s->by_phase[i];
+    for (int i = 0; i < STEP_COST_COUNT; i++)
+        from->by_kind[i] -= s->by_kind[i];
+}
+
 static void account_compute(struct accounting *a) {
     struct step_builder *b = a->b;
     double at_s = 0;
+    struct step_sums before[STEP_MICRO_MARKS]; // each mark's sums
+    uint32_t marks = 0;
     uint32_t count = sim_task_count(b->sim), final = 0;
     for (uint32_t i = 0; i < count; i++) {
         if (a->r->finish_s[i] >= a->r->finish_s[final])
             final = i;
         if (sim_task_stream(b->sim, i) != STREAM_COMPUTE)
             continue;
+        for (; marks < b->micro_count && i >= b->micro_end[marks]; marks++)
+            before[marks] = sums_of(a->out);
         a->phase = b->meta[i].phase;
         explain(a, i, at_s, a->r->start_s[i]);
         account_task(a, i);
         at_s = a->r->finish_s[i];
+    }
+    if (marks == STEP_MICRO_MARKS) {
+        subtract(&before[1], &before[0]);
+        a->out->second = before[1];
     }
     if (count == 0 || a->r->end_s <= at_s)
         return;

@@ -18,9 +18,14 @@ enum step_cost_kind { // what a second of the step was spent on
 };
 
 // Seconds of the step, summed so that all fields of `by_phase` add up to the end of the run.
+struct step_sums {
+    double by_phase[STEP_PHASE_COUNT];
+    double by_kind[STEP_COST_COUNT];
+};
 struct step_account {
     double by_phase[STEP_PHASE_COUNT];
     double by_kind[STEP_COST_COUNT];
+    struct step_sums second; // of these, the second of three micro-steps or more
     double contention_s;     // compute made slower by what ran beside it; within by_kind
     struct step_wait *waits; // largest first; in the arena
     size_t wait_count;

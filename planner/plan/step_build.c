@@ -80,6 +80,11 @@ void step_keep_gradients(struct step_builder *b, double bytes, double at_most) {
     b->kept_grad_bytes += floor(kept);
 }
 
+void step_micro_done(struct step_builder *b) {
+    if (b->micro_count < STEP_MICRO_MARKS)
+        b->micro_end[b->micro_count++] = sim_task_count(b->sim);
+}
+
 // Streams are FIFO, so the later of two tasks of one stream stands for both.
 void step_stream_wait(struct step_builder *b, enum step_stream stream, uint32_t task) {
     if (task == SIM_NONE)

@@ -46,6 +46,7 @@ struct step_link_rates { // per rank; INFINITY where a what-if says so
     double hbm_bytes_per_s;
 };
 
+#define STEP_MICRO_MARKS 2
 #define STEP_ESTIMATES 16
 #define STEP_KERNELS 16
 struct step_kernel_time { // one remembered memory-bound kernel
@@ -94,7 +95,9 @@ struct step_builder {
     double claim_bytes, free_bytes; // for the next task
     double kept_grad_bytes;         // gradients held until the optimizer is done
     double step_transient_bytes;    // the optimizer's own working memory
-    uint32_t activation_copy;       // last one to the host
+    uint32_t micro_end[STEP_MICRO_MARKS]; // tasks built when the first micro-steps were done
+    uint32_t micro_count;
+    uint32_t activation_copy;                     // last one to the host
     uint32_t last_backward, before_last_backward; // compute tasks
     double hook_s;                                // host time to add to the next task issued
 };
@@ -125,6 +128,8 @@ bool step_builder_init(struct step_builder *b, const struct step_request *q, str
 bool step_build(const struct step_request *q, struct arena *a, struct step_builder *b,
                 struct err *e);
 uint32_t step_add(struct step_builder *b, const struct step_task *t);
+// A micro-step has been built up to its last backward.
+void step_micro_done(struct step_builder *b);
 // The next task of `stream` also waits for `task` (SIM_NONE: nothing). At most STEP_WAITS are held.
 void step_stream_wait(struct step_builder *b, enum step_stream stream, uint32_t task);
 

@@ -105,6 +105,7 @@ void step_build_ddp(struct step_builder *b) {
     for (uint64_t micro = 0; micro < r->grad_accum; micro++) {
         forward(b);
         backward_ddp(&d, (!r->no_sync && !d.megatron) || micro + 1 == r->grad_accum);
+        step_micro_done(b);
     }
 }
 
@@ -248,5 +249,6 @@ void step_build_zero12(struct step_builder *b) {
         z.reduces = z.boundary || r->strategy == STRATEGY_ZERO2;
         forward(b);
         backward_zero(&z);
+        step_micro_done(b);
     }
 }

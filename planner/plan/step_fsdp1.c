@@ -218,5 +218,6 @@ void step_build_fsdp1(struct step_builder *b) {
         forward(&f);
         backward(&f);
         f.unsharded_sum = !f.sync;
+        step_micro_done(b);
     }
 }

@@ -248,5 +248,6 @@ void step_build_fsdp2(struct step_builder *b) {
         forward(&f);
         backward(&f, micro == 0);
         f.unsharded_sum = !f.sync;
+        step_micro_done(b);
     }
 }

@@ -319,7 +319,9 @@ bool step_build_zero3(struct step_builder *b, struct err *e) {
     b->persistent = (double)traffic->persistent_elements;
     z.gather_task = arena_array_raw(b->arena, traffic->calls + 1, sizeof *z.gather_task);
     z.gather_bytes = arena_array_raw(b->arena, traffic->calls + 1, sizeof *z.gather_bytes);
-    for (z.micro = 0; z.micro < r->grad_accum; z.micro++)
+    for (z.micro = 0; z.micro < r->grad_accum; z.micro++) {
         micro_step(&z, z.micro + 1 == r->grad_accum);
+        step_micro_done(b);
+    }
     return true;
 }
