@@ -69,7 +69,7 @@ struct measure_result {
     double ceiling_bytes_per_s; // what the same machine reaches in a bare loop of the same traffic
     double flop_per_s;
     double cpu_s_per_io;
-    double cpu_s; // CPU time of one rank in one iteration, where waiting costs none
+    double cpu_s;      // CPU time of one rank in one iteration, where waiting costs none
     double sent_bytes; // one rank handed to the transport in one iteration, as counted; the most
     double wire_bytes; // bytes counted by interfaces over all iterations
     uint64_t errors;   // wrong elements found by verification

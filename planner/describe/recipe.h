@@ -97,8 +97,8 @@ struct recipe {
     // shard_group is the secondary (hpZ) group. Given before recipe_resolve: a shard group wish.
     uint64_t world, shard_group, replica_group;
     bool shard_group_derived; // by recipe_resolve: the GPUs of a node
-    uint64_t reshard_group;  // fsdp2-reshard=K
-    uint64_t tp, cp, pp, ep; // 1 = off
+    uint64_t reshard_group;   // fsdp2-reshard=K
+    uint64_t tp, cp, pp, ep;  // 1 = off
     enum wrap wrap;
     uint64_t wrap_parameters; // WRAP_SIZE: units merge up to this many parameters
     // Batch

@@ -43,12 +43,11 @@ struct figure calibrate_figure(double value, double log_error, const char *sourc
                            .source = source};
 }
 
-void calibrate_set(struct calibration *c, struct figure *at, const char *path, const char *unit,
-                   struct figure after, size_t samples) {
+void calibrate_set(struct calibration *c, struct figure *at, struct calibrated_rate r) {
+    r.before = *at;
     if (c->rate_count < CALIBRATE_RATES_MAX)
-        c->rates[c->rate_count++] = (struct calibrated_rate){
-            .path = path, .unit = unit, .before = *at, .after = after, .samples = samples};
-    *at = after;
+        c->rates[c->rate_count++] = r;
+    *at = r.after;
 }
 
 static const char *source_of(const struct calibrated_series *s, struct arena *a) {

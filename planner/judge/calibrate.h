@@ -29,6 +29,10 @@ struct calibrated_rate {
     const char *path, *unit; // "gpu.pcie_h2d_bytes_per_s"
     struct figure before, after;
     size_t samples;
+    // Where several sizes were measured with the chosen setting (NVMe: block sizes; Adam: counts of
+    // parameters): their number, and the mean error of a size predicted from the others.
+    size_t sizes;
+    double left_out;
 };
 #define CALIBRATE_RATES_MAX 48
 

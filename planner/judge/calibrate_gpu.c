@@ -33,14 +33,24 @@ static void set_hbm(struct calibration *c, double bytes_per_s, double log_error,
     struct figure peak = g->hbm_bytes_per_s;
     const char *source = arena_printf(a, "fit of %zu results in GPU memory", n);
     if (!figure_is_known(peak) || !(peak.value > 0)) {
-        calibrate_set(c, &g->hbm_bytes_per_s, "gpu.hbm_bytes_per_s", "bytes/s",
-                      calibrate_figure(bytes_per_s, log_error, source), n);
+        calibrate_set(
+            c, &g->hbm_bytes_per_s,
+            (struct calibrated_rate){.path = "gpu.hbm_bytes_per_s",
+                                     .unit = "bytes/s",
+                                     .after = calibrate_figure(bytes_per_s, log_error, source),
+                                     .samples = n});
         peak.value = bytes_per_s;
     }
     struct figure share = calibrate_figure(bytes_per_s / peak.value, log_error, source);
-    calibrate_set(c, &g->hbm_fraction, "gpu.hbm_fraction", "fraction", share, n);
+    calibrate_set(
+        c, &g->hbm_fraction,
+        (struct calibrated_rate){
+            .path = "gpu.hbm_fraction", .unit = "fraction", .after = share, .samples = n});
     calibrate_set(c, &g->kernels[STACK_EAGER].constants[KERNEL_HBM_FRACTION],
-                  "gpu.kernels.eager.hbm_fraction", "fraction", share, n);
+                  (struct calibrated_rate){.path = "gpu.kernels.eager.hbm_fraction",
+                                           .unit = "fraction",
+                                           .after = share,
+                                           .samples = n});
 }
 
 static void fit_memory(const struct measurement *m, size_t count, struct arena *a,
@@ -64,10 +74,12 @@ static void fit_memory(const struct measurement *m, size_t count, struct arena *
         const struct series_law *last = &f.pieces[f.piece_count - 1];
         set_hbm(c, last->bytes_per_s, last->bandwidth_error, n, a);
         calibrate_set(c, &c->cluster.gpu.kernels[STACK_EAGER].constants[KERNEL_LAUNCH_S],
-                      "gpu.kernels.eager.launch_s", "s",
-                      calibrate_figure(f.pieces[0].latency_s, f.pieces[0].latency_error,
-                                       "latency of GPU memory kernels"),
-                      n);
+                      (struct calibrated_rate){.path = "gpu.kernels.eager.launch_s",
+                                               .unit = "s",
+                                               .after = calibrate_figure(
+                                                   f.pieces[0].latency_s, f.pieces[0].latency_error,
+                                                   "latency of GPU memory kernels"),
+                                               .samples = n});
     } else if (n) {
         set_hbm(c, best, 0.05, n, a); // one size: repeatability of a single figure
     }
@@ -204,9 +216,12 @@ static void apply(const struct gemm_problem *p, const double *x, const struct ro
     double before = gpu_kernel(g, STACK_EAGER, KERNEL_GEMM_FRACTION).value;
     for (int i = 0; i < GEMM_PARAMETERS; i++)
         if (i != GEMM_FP8 || has_fp8(p))
-            calibrate_set(c, &g->kernels[STACK_EAGER].constants[constants[i]], paths[i],
-                          i == GEMM_LAUNCH ? "s" : "1",
-                          calibrate_figure(exp(x[i]), r->errors[i], source), p->count);
+            calibrate_set(
+                c, &g->kernels[STACK_EAGER].constants[constants[i]],
+                (struct calibrated_rate){.path = paths[i],
+                                         .unit = i == GEMM_LAUNCH ? "s" : "1",
+                                         .after = calibrate_figure(exp(x[i]), r->errors[i], source),
+                                         .samples = p->count});
     keep_ratio(g, exp(x[GEMM_FRACTION]) / before,
                arena_printf(a, "scaled as the eager figure by a %s", source));
 }
@@ -228,9 +243,13 @@ static void fit_fp32(const struct measurement *m, size_t count, struct product *
         return;
     double share = stats_median(scratch, n);
     double spread = n > 1 ? stats_stddev(scratch, n) / share / sqrt((double)n) : 0.05;
-    calibrate_set(c, &g->matmul_fraction[DTYPE_FP32], "gpu.matmul_fraction.fp32", "fraction",
-                  calibrate_figure(fmin(share, 1), spread, "fp32 matrix products measured here"),
-                  n);
+    calibrate_set(
+        c, &g->matmul_fraction[DTYPE_FP32],
+        (struct calibrated_rate){
+            .path = "gpu.matmul_fraction.fp32",
+            .unit = "fraction",
+            .after = calibrate_figure(fmin(share, 1), spread, "fp32 matrix products measured here"),
+            .samples = n});
 }
 
 #define GEMM_LEAST 3

@@ -149,6 +149,48 @@ static const struct measure_result *choose(const struct rate_rule *rule,
     return best;
 }
 
+static bool same_text(const char *x, const char *y) {
+    return x == y || (x && y && strcmp(x, y) == 0);
+}
+
+// The same but for its size: a block of NVMe, the parameters of Adam.
+static bool same_setting(const struct measure_result *x, const struct measure_result *y) {
+    return same_text(x->algorithm, y->algorithm) && same_text(x->dtype, y->dtype) &&
+           same_text(x->protocol, y->protocol) && x->queue_depth == y->queue_depth &&
+           x->jobs == y->jobs && x->threads == y->threads;
+}
+
+static struct series_point size_point(const struct measure_result *r) {
+    if (strcmp(r->kind, "adam") == 0)
+        return (struct series_point){(double)r->n, (double)r->n, r->median_s};
+    double block = (double)r->block_bytes;
+    return (struct series_point){block, block, r->median_s * block / (double)r->payload_bytes};
+}
+
+// Does one law hold over the sizes? Says so in the table; the figure is the best size's own.
+static void check_sizes(const struct rate_rule *rule, const struct measurement *m, size_t count,
+                        const struct measure_result *best, struct arena *a, struct calibration *c) {
+    struct calibrated_rate *out = &c->rates[c->rate_count - 1];
+    struct series_fit f;
+    struct err few = {0};
+    size_t all = 0, n = 0;
+    for (size_t i = 0; i < count; i++)
+        all += m[i].count;
+    struct series_point *points = arena_array(a, all + 1, sizeof *points);
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < m[i].count; k++) {
+            const struct measure_result *r = &m[i].results[k];
+            bool sized = r->n > 0 || (r->block_bytes > 0 && r->payload_bytes > 0);
+            if (sized && calibrate_usable(r) && matches(rule, r, &c->cluster) && r->median_s > 0 &&
+                same_setting(r, best))
+                points[n++] = size_point(r);
+        }
+    if (n < 4 || !series_fit(points, n, a, &f, &few))
+        return;
+    out->sizes = n;
+    out->left_out = f.cross_validation;
+}
+
 static void apply(const struct rate_rule *rule, const struct measurement *m, size_t count,
                   struct arena *a, struct calibration *c) {
     size_t samples = 0;
@@ -160,16 +202,24 @@ static void apply(const struct rate_rule *rule, const struct measurement *m, siz
         value /= (double)c->cluster.gpus_per_node;
     if (rule->concurrent) {
         // A result without a group is the sum over the node's GPUs.
-        if (!best->group && c->cluster.gpus_per_node > 0)
-            value /= (double)c->cluster.gpus_per_node;
+        uint64_t gpus = best->ranks > 1 ? best->ranks : c->cluster.gpus_per_node;
+        if (!best->group && gpus > 0)
+            value /= (double)gpus;
         value *= (double)(c->cluster.gpus_per_pcie_switch ? c->cluster.gpus_per_pcie_switch : 1);
     }
     const char *source = arena_printf(
         a, "measured here: %s of %zu %s results%s%s", rule->concurrent ? "slowest" : "best",
         samples, rule->kind, best->software ? ", " : "", best->software ? best->software : "");
     struct figure *at = (struct figure *)(void *)((char *)&c->cluster + rule->offset);
-    calibrate_set(c, at, rule->path, rule->unit,
-                  calibrate_figure(value, relative_error(best), source), samples);
+    calibrate_set(
+        c, at,
+        (struct calibrated_rate){.path = rule->path,
+                                 .unit = rule->unit,
+                                 .after = calibrate_figure(value, relative_error(best), source),
+                                 .samples = samples,
+                                 .left_out = NAN});
+    if (strcmp(rule->kind, "nvme") == 0 || strcmp(rule->kind, "adam") == 0)
+        check_sizes(rule, m, count, best, a, c);
 }
 
 void calibrate_rates(const struct measurement *m, size_t count, struct arena *a,

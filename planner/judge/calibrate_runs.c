@@ -180,10 +180,13 @@ static void apply(const struct runs *r, const double *x, const struct robust_res
                 double value = gpu_kernel(&before, (enum kernel_stack)s, m).value * exp(x[i]);
                 if (strstr(name, "fraction"))
                     value = fmin(value, 1);
-                calibrate_set(c, &c->cluster.gpu.kernels[s].constants[m],
-                              arena_printf(a, "gpu.kernels.%s.%s", kernel_stack_keys[s], name),
-                              strstr(name, "_s") ? "s" : "1",
-                              calibrate_figure(value, fit->errors[i], source), r->count);
+                calibrate_set(
+                    c, &c->cluster.gpu.kernels[s].constants[m],
+                    (struct calibrated_rate){
+                        .path = arena_printf(a, "gpu.kernels.%s.%s", kernel_stack_keys[s], name),
+                        .unit = strstr(name, "_s") ? "s" : "1",
+                        .after = calibrate_figure(value, fit->errors[i], source),
+                        .samples = r->count});
             }
 }
 

@@ -7,7 +7,6 @@
 #include <gsl/gsl_errno.h>
 #include <gsl/gsl_multifit_nlinear.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 // Beyond 1.345 robust deviations a point pulls like one at the edge (Huber).
@@ -90,9 +89,8 @@ static double spread_of(const struct problem *p, const gsl_vector *f, double sca
 struct work {
     gsl_multifit_nlinear_workspace *solver;
     gsl_multifit_nlinear_fdf fdf;
-    gsl_vector *x, *weights, *plain;
+    gsl_vector *x, *weights, *plain, *sorted;
     gsl_matrix *covariance;
-    double *sorted;
 };
 
 static void work_init(struct work *w, struct problem *p) {
@@ -107,14 +105,12 @@ static void work_init(struct work *w, struct problem *p) {
     w->weights = gsl_vector_alloc(p->rows);
     w->plain = gsl_vector_alloc(p->rows);
     w->covariance = gsl_matrix_alloc(n, n);
-    w->sorted = calloc(p->rows, sizeof *w->sorted);
-    if (w->sorted == NULL)
-        abort();
+    w->sorted = gsl_vector_alloc(p->rows);
     gsl_vector_set_all(w->weights, 1);
 }
 
 static void work_finish(struct work *w) {
-    free(w->sorted);
+    gsl_vector_free(w->sorted);
     gsl_matrix_free(w->covariance);
     gsl_vector_free(w->plain);
     gsl_vector_free(w->weights);
@@ -133,7 +129,7 @@ static bool iterate(struct work *w, struct problem *p, double *spread) {
             status = GSL_SUCCESS; // flat directions end here; the covariance shows it
         gsl_vector_memcpy(w->x, gsl_multifit_nlinear_position(w->solver));
         residuals(w->x, p, w->plain);
-        p->scatter = reweigh(p, w->plain, w->weights, w->sorted);
+        p->scatter = reweigh(p, w->plain, w->weights, w->sorted->data);
         *spread = spread_of(p, w->plain, p->scatter);
     }
     return status == GSL_SUCCESS;

@@ -13,7 +13,7 @@ static const char *title_of(const struct calibrated_series *s, struct arena *a) 
                         s->algorithm ? s->algorithm : "");
 }
 
-static void emit_law(cJSON *list, const char *title, const struct series_law *l) {
+static void emit_law(cJSON *list, const char *title, const struct series_law *l, double left_out) {
     cJSON *o = json_append_object(list);
     json_add_string(o, "law", title);
     json_add_double(o, "latency_s", l->latency_s);
@@ -25,6 +25,7 @@ static void emit_law(cJSON *list, const char *title, const struct series_law *l)
     json_add_double(o, "max_payload_bytes", l->max_payload_bytes);
     json_add_double(o, "scatter", l->scatter);
     json_add_u64(o, "points", l->points);
+    json_add_double(o, "left_out", left_out);
 }
 
 static void emit_residuals(cJSON *list, const struct calibrated_series *s, const char *title) {
@@ -70,7 +71,7 @@ cJSON *emit_fit_json(const struct calibration *c, const char *command, struct ar
             continue;
         }
         for (size_t k = 0; k < s->fit.piece_count; k++)
-            emit_law(fits, title, &s->fit.pieces[k]);
+            emit_law(fits, title, &s->fit.pieces[k], s->fit.cross_validation);
         emit_residuals(residuals, s, title);
     }
     cJSON *rates = json_add_array(root, "rates");
@@ -81,6 +82,8 @@ cJSON *emit_fit_json(const struct calibration *c, const char *command, struct ar
         json_add_figure(o, "before", c->rates[i].before);
         json_add_figure(o, "after", c->rates[i].after);
         json_add_u64(o, "samples", c->rates[i].samples);
+        json_add_u64(o, "sizes", c->rates[i].sizes);
+        json_add_double(o, "left_out", c->rates[i].sizes ? c->rates[i].left_out : NAN);
     }
     emit_checked(root, "gemm", &c->gemm);
     cJSON *runs = emit_checked(root, "runs", &c->runs.law);
@@ -109,6 +112,8 @@ static void print_rate(const struct calibrated_rate *r, FILE *out) {
             r->unit, r->after.low, r->after.high, r->samples);
     if (figure_is_known(r->before) && r->before.source)
         fprintf(out, "; before %.4g, %s", r->before.value, provenance_name(r->before.provenance));
+    if (r->sizes)
+        fprintf(out, "; %zu sizes, each from the others: %.1f %% off", r->sizes, 100 * r->left_out);
     fputc('\n', out);
 }
 
