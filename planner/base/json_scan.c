@@ -74,8 +74,7 @@ static bool scan_escape(struct scan *s) {
     return zero ? fail(s, "a string holds the character 0") : true;
 }
 
-// Bytes of the UTF-8 sequence at p, 0 when it is not one.
-static size_t utf8_length(const unsigned char *p, size_t left) {
+size_t json_scan_utf8(const unsigned char *p, size_t left) {
     size_t n = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
     if (n == 0 || p[0] > 0xf4 || n > left)
         return 0;
@@ -97,7 +96,7 @@ static bool scan_string(struct scan *s) {
         }
         if ((unsigned char)*s->p < 0x20)
             return fail(s, "a control character or line end in a string");
-        size_t n = utf8_length((const unsigned char *)s->p, (size_t)(s->end - s->p));
+        size_t n = json_scan_utf8((const unsigned char *)s->p, (size_t)(s->end - s->p));
         if (n == 0)
             return fail(s, "a string is not UTF-8");
         s->p += n;

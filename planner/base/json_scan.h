@@ -17,3 +17,5 @@ const char *json_scan_check(const char *text, size_t bytes, size_t *at);
 bool json_scan_find(const char *text, const cJSON *root, const cJSON *target, size_t *at);
 
 int json_scan_line(const char *text, size_t at); // 1-based
+// Bytes of the UTF-8 sequence at p, 0 when it is not one.
+size_t json_scan_utf8(const unsigned char *p, size_t left);

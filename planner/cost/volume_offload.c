@@ -10,15 +10,33 @@ static double adam_bytes(const struct recipe *r) {
     return 28 + cast + (r->clip > 0 ? 8 : 0);
 }
 
+// Of the parameter that reaches over the end of the first partition, what lies beyond: stage 2
+// accumulates gradients of whole parameters.
+static double straddling(const struct memory_parts *p) {
+    const struct model *m = p->model;
+    double at = 0, end = p->sizes.owned;
+    for (size_t i = 0; i < m->unit_count && p->recipe->lora_rank == 0; i++)
+        for (uint64_t k = 0; k < m->units[i].repeat; k++)
+            for (size_t j = 0; j < m->units[i].tensor_count; j++)
+                for (uint64_t c = 0; c < m->units[i].tensors[j].count; c++) {
+                    double n = (double)tensor_numel(&m->units[i].tensors[j]);
+                    if (at < end && at + n > end)
+                        return at + n - end;
+                    at += n;
+                }
+    return 0;
+}
+
 static void stage12_copies(struct volume_parts *v, double n) {
     const struct memory_parts *p = &v->memory;
     double b = p->parameter_bytes, g = v->accumulate, buckets = 1;
     if (p->recipe->strategy == STRATEGY_ZERO2 && g > 1) {
         // Every micro-step adds to a 16-bit accumulation buffer in host memory.
+        double whole = n + straddling(p);
         volume_copy(v, &(struct volume_copy){"backward", "accumulated gradients", TRANSFER_D2H, g,
-                                             g * b * n});
+                                             g * b * whole});
         volume_copy(v, &(struct volume_copy){"backward", "accumulated gradients", TRANSFER_H2D,
-                                             g - 1, (g - 1) * b * n});
+                                             g - 1, (g - 1) * b * whole});
     }
     buckets = (double)volume_bucket_count(p->model, (double)p->recipe->reduce_bucket_elements);
     volume_copy(v,
@@ -59,13 +77,18 @@ static void stage3_parameter_copies(struct volume_parts *v) {
     double b = p->parameter_bytes, g = v->accumulate, ranks = p->sizes.shard_degree, later = ranks;
     if (r->strategy == STRATEGY_ZEROPP && r->hpz) // then on from the secondary copy's own shard
         later = (double)r->shard_group;
-    double forward = b * (double)p->zero3.forward_elements * (1 / ranks + (g - 1) / later);
-    double backward = g * b * (double)p->zero3.backward_elements / later;
+    struct zero3_padding more = zero3_padding(&p->zero3, (uint64_t)ranks);
+    double forward =
+        b * ((double)p->zero3.forward_elements + more.forward) * (1 / ranks + (g - 1) / later);
+    double backward = g * b * ((double)p->zero3.backward_elements + more.backward) / later;
     double calls = (double)p->zero3.forward_calls, all = (double)p->zero3.calls;
     volume_copy(v,
                 &(struct volume_copy){"forward", "parameters", TRANSFER_H2D, g * calls, forward});
     volume_copy(v, &(struct volume_copy){"backward", "parameters", TRANSFER_H2D, g * (all - calls),
                                          backward});
+    double kept = b * ((double)p->zero3.persistent_elements + more.persistent) / ranks;
+    volume_copy(v, &(struct volume_copy){"step", "persistent parameters", TRANSFER_H2D,
+                                         (double)p->zero3.persistent_parameters, kept});
     double n = p->sizes.sharded + p->sizes.sharded_frozen;
     if (r->offload_param != OFFLOAD_NVME || n <= 0)
         return;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "describe/import.h"
 
+#include "base/json_scan.h"
 #include "base/units.h"
 
 #include <errno.h>
@@ -19,6 +20,17 @@ const char *const import_kind_names[IMPORT_KIND_COUNT] = {
 };
 
 #define FILE_MAX_BYTES (64 * UNITS_MIB)
+
+void import_clean(char *text, size_t bytes) {
+    for (size_t i = 0; i < bytes;) {
+        size_t n = json_scan_utf8((const unsigned char *)text + i, bytes - i);
+        if (text[i] == '\0')
+            text[i] = ' ';
+        else if (n == 0)
+            text[i] = '?';
+        i += n ? n : 1;
+    }
+}
 
 bool import_open(const char *path, struct arena *a, struct import_source *s, struct err *e) {
     FILE *f = fopen(path, "rb");
@@ -43,9 +55,7 @@ bool import_open(const char *path, struct arena *a, struct import_source *s, str
     fclose(f);
     if (!ok)
         return err_set(e, ERR_INPUT, "%s: %s", path, strerror(errno));
-    for (size_t i = 0; i < n; i++)
-        if (text[i] == '\0')
-            text[i] = ' '; // a log with NUL bytes is still text
+    import_clean(text, n);
     text[n] = '\0';
     s->name = arena_strdup(a, path);
     s->text = text;

@@ -36,6 +36,8 @@ struct import_source {
 
 // Reads the file into s (name, text, bytes). At most 64 MiB.
 bool import_open(const char *path, struct arena *a, struct import_source *s, struct err *e);
+// A log with NUL bytes or of another encoding is still text: they become spaces and question marks.
+void import_clean(char *text, size_t bytes);
 // By content. ERR_INPUT names the kinds that are known.
 bool import_sniff(const struct import_source *s, enum import_kind *out, struct err *e);
 

@@ -366,8 +366,10 @@ static bool read_autocast(struct ds *d, struct json_node root) {
     if (!read_engine(d, root, "torch_autocast", &d->autocast, &ignored))
         return false;
     d->autocast_dtype = DTYPE_BF16;
-    if (get(root, "torch_autocast", &section) && get(section, "dtype", &n) &&
-        (!json_is_string(n) || !dtype_find(n.item->valuestring, &d->autocast_dtype)))
+    if (!get(root, "torch_autocast", &section) || !get(section, "dtype", &n))
+        return true;
+    bool known = json_is_string(n) && dtype_find(n.item->valuestring, &d->autocast_dtype);
+    if (!known || (d->autocast_dtype != DTYPE_BF16 && d->autocast_dtype != DTYPE_FP16))
         return refuse(d, n, "torch_autocast.dtype", "expected bfloat16 or float16");
     return true;
 }

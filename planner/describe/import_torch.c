@@ -48,8 +48,10 @@ static bool set(struct torch *t, const char *path, const char *field, const char
 static bool set_precision(struct torch *t, const char *path, const char *param,
                           const char *reduce) {
     enum dtype p = DTYPE_FP32;
-    if (param && !dtype_find(param, &p))
-        return err_set(t->e, ERR_INPUT, "%s: '%s' is not a type", where(t, path), param);
+    bool known = !param || dtype_find(param, &p);
+    if (!known || (p != DTYPE_FP32 && p != DTYPE_BF16 && p != DTYPE_FP16))
+        return err_set(t->e, ERR_INPUT, "%s: '%s' is not a type of parameters (fp32, bf16, fp16)",
+                       where(t, path), param);
     const char *value = p == DTYPE_BF16 ? "bf16-mixed" : p == DTYPE_FP16 ? "fp16-mixed" : "fp32";
     return set(t, path, "precision", value) &&
            (reduce == NULL || set(t, path, "reduce_dtype", reduce));

@@ -56,9 +56,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct warnings w = {0};
     struct err e = {0};
     char *text = arena_alloc(a, size + 1);
-    for (size_t i = 0; i < size; i++)
-        text[i] = data[i] ? (char)data[i] : ' '; // as import_open does
+    memcpy(text, data, size);
     text[size] = '\0';
+    import_clean(text, size); // as import_open does
     struct import_source s = {"fuzz", text, size, NULL, a, &w};
     enum import_kind kind;
     if (!import_sniff(&s, &kind, &e))

@@ -84,6 +84,11 @@ def call_rows():
             yield f"| {title} | {strategy} |", f"| {cases} | {calls} | {size} |"
 
 
+def copy_rows():
+    for c in golden("deepspeed_copies")["cases"]:
+        yield f"| {c['strategy']} | {c['name']} | {c['h2d']} | {c['d2h']} | 0 |", ""
+
+
 def case_counts():
     cases = load("tests", "cases", "plan_cases.json")
     checks = load("tests", "cases", "check_cases.json")["cases"]
@@ -93,6 +98,9 @@ def case_counts():
     yield (f"{len(cases['not_answered_by_plan'])} more are listed there with", "")
     yield (f"{len(checks)} cases are held to `check` and `explain` in", "")
     yield (", ".join(other) + ".", "")
+    listed = " ".join(open(DOCUMENT).read().split())
+    if "By id (C…): " + " ".join(c["id"][1:] for c in cases["cases"]) + "." not in listed:
+        yield ("By id (C…): the ids of plan_cases.json", "")
 
 
 def oracle_rows():
@@ -117,7 +125,8 @@ def renewed(line, start, rest):
 def main():
     text = open(DOCUMENT).read()
     wrong = []
-    for rows in (memory_rows, memory_scores, saved_tensor_rows, call_rows, case_counts, oracle_rows):
+    for rows in (memory_rows, memory_scores, saved_tensor_rows, call_rows, copy_rows,
+                 case_counts, oracle_rows):
         for start, rest in rows():
             match = [x for x in text.splitlines() if start in x]
             if not any(rest.strip("| ") in x for x in match):

@@ -183,7 +183,21 @@ def check_deepspeed_memory(program, golden):
         yield case, memory_row(memory, case), list(memory_differences(memory, case))
 
 
+def check_deepspeed_copies(program, golden):
+    for case in golden["cases"]:
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "ds_config.json")
+            json.dump(case["config"], open(path, "w"))
+            case["options"] = ["--config", path, "--seq", str(golden["seq"])]
+            volume = plan(program, case, case["gpus"])["volume"]
+        case["options"] = [case["name"]]
+        bad = [f"{way}: plan {volume[way + '_bytes']} B, ran {case[way]} B"
+               for way in ("h2d", "d2h") if abs(volume[way + "_bytes"] - case[way]) > 0.5]
+        yield case, f"{case['gpus']} ranks, up {case['h2d']} B, down {case['d2h']} B", bad
+
+
 CHECKS = {
+    "deepspeed_copies": check_deepspeed_copies,
     "torch_memory": check_torch_memory,
     "deepspeed_memory": check_deepspeed_memory,
     "torch_collectives": check_torch_collectives,

@@ -21,7 +21,7 @@ import torch.multiprocessing as mp
 from decoder import config
 
 STEPS = 4
-PORT = 29533
+PORT = 20000 + os.getpid() % 10000  # two oracles may run at once
 NAMES = {
     torch.float32: "fp32",
     torch.float64: "fp64",

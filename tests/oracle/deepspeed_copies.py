@@ -12,6 +12,7 @@ import json
 import sys
 
 import torch
+from deepspeed.accelerator import get_accelerator
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from deepspeed_calls import engine_of, run, settings, versions
@@ -48,6 +49,8 @@ class Copies(TorchDispatchMode):
             self.sums[counter] = 0
 
     def on_host(self, t):
+        if torch._C._functorch.is_batchedtensor(t):
+            return False  # transformers builds its masks with vmap
         return t.untyped_storage().data_ptr() in self.host
 
     def count(self, to_host, device_end):
@@ -63,6 +66,8 @@ class Copies(TorchDispatchMode):
         return moved.clone() if moved.data_ptr() == t.data_ptr() else moved
 
     def __enter__(self):
+        # DeepSpeed asks this before it adds to a gradient buffer in place.
+        get_accelerator().on_accelerator = lambda t: not self.on_host(t)
         torch.Tensor.to = lambda t, *args, **kwargs: self.move(t, *args, **kwargs)
         return super().__enter__()
 

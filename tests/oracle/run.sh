@@ -17,8 +17,16 @@ partial=$(mktemp -d)
 trap 'rm -rf "$partial"' EXIT
 "$python" torch_collectives.py > "$partial/torch_collectives.json"
 "$python" fsdp2_memory.py > "$partial/fsdp2_memory.json"
+"$python" torch_memory.py > "$partial/torch_memory.json"
 "$python" deepspeed_calls.py "$partial/deepspeed_calls.json"
+"$python" deepspeed_memory.py "$partial/deepspeed_memory.json"
+"$python" deepspeed_copies.py "$partial/deepspeed_copies.json"
 "$python" saved_tensors.py > "$partial/saved_tensors.json"
 "$python" configs.py configs.json
 mv "$partial"/*.json golden/
-echo "golden/ rewritten; the quick suite compares" >&2
+if [ -x "${SHARDPLAN_PROGRAM:-}" ]; then
+  "$python" compare.py --table "$SHARDPLAN_PROGRAM" golden/*_calls.json golden/*_collectives.json \
+    golden/torch_memory.json golden/deepspeed_memory.json golden/deepspeed_copies.json
+else
+  echo "golden/ rewritten; the quick suite compares, SHARDPLAN_PROGRAM=... prints the table" >&2
+fi
