@@ -37,7 +37,9 @@ static double stage12_flatten(const struct memory_parts *p) {
     double n = fmin((double)r->reduce_bucket_elements, p->sizes.trainable);
     if (memory_is_megatron(r))
         return 0;
-    double from = memory_bf16_optimizer(r) ? 4 : p->parameter_bytes;
+    if (memory_bf16_optimizer(r)) // its fp32 gradients are flat already: only the cast
+        return p->reduce_bytes == 4 ? 0 : p->reduce_bytes * p->sizes.trainable;
+    double from = p->parameter_bytes;
     return n * (from + (from != p->reduce_bytes ? p->reduce_bytes : 0));
 }
 
@@ -206,6 +208,12 @@ static struct memory_moment loss_moment(const struct memory_parts *p) {
     return t;
 }
 
+// Stage 2 makes the gradients of its whole partition with the first one that belongs there.
+static bool makes_partition_at_once(const struct recipe *r) {
+    return r->strategy == STRATEGY_ZERO2 && r->contiguous_gradients &&
+           r->offload_optimizer == OFFLOAD_NONE;
+}
+
 // The last layer, first in backward: every kept activation is still there.
 static struct memory_moment backward_start(const struct memory_parts *p) {
     const struct recipe *r = p->recipe;
@@ -213,7 +221,11 @@ static struct memory_moment backward_start(const struct memory_parts *p) {
     double layers = (double)(p->model->layers ? p->model->layers : 1);
     double before = gradients_before_backward(p);
     t.grads = fmax(before, p->states[MEMORY_GRADS] / layers);
+    if (makes_partition_at_once(r)) // the last rank's comes with the first gradient
+        t.grads = before + p->states[MEMORY_GRADS];
     t.activations = blocks_kept(p) + (double)activation_working_bytes(p->model, r);
+    if (memory_bf16_optimizer(r)) // it reduces after backward
+        t.bucket -= stage12_flatten(p);
     if (recipe_is_stage3(r))
         t.side = t.gather + stage3_flat(p);
     t.gather += autocast_copies(p);
@@ -227,13 +239,26 @@ static struct memory_moment backward_end(const struct memory_parts *p) {
     double layers = (double)(p->model->layers ? p->model->layers : 1);
     t.grads = p->states[MEMORY_GRADS];
     t.activations = blocks_kept(p) / layers + (double)activation_working_bytes(p->model, r);
-    if (r->strategy == STRATEGY_ZERO1 && !memory_is_megatron(r))
+    if (memory_bf16_optimizer(r))
+        t.activations = 0; // reduced when backward is over
+    else if (r->strategy == STRATEGY_ZERO1 && !memory_is_megatron(r))
         t.grads += p->parameter_bytes * p->sizes.owned; // the owned slice, copied out
     if (r->strategy == STRATEGY_ZERO2 && r->offload_optimizer == OFFLOAD_NONE && r->grad_accum > 1)
         t.grads *= 2; // what was averaged before and what is averaged now
     if (recipe_is_stage3(r))
         t.side = t.gather + stage3_flat(p);
     t.gather += autocast_copies(p) / layers;
+    return t;
+}
+
+// Without contiguous gradients the last rank's stay where backward made them, until its partition
+// is through: the activations before it are still there.
+static struct memory_moment own_partition_done(const struct memory_parts *p) {
+    struct memory_moment t = backward_end(p);
+    double layers = (double)(p->model->layers ? p->model->layers : 1);
+    double before = 1 - (p->sizes.flat > 0 ? p->sizes.owned / p->sizes.flat : 0);
+    t.activations += blocks_kept(p) * fmax(0, before - 1 / layers);
+    t.gather += autocast_copies(p) * fmax(0, before - 1 / layers);
     return t;
 }
 
@@ -252,6 +277,9 @@ static struct memory_moment backward_moment(const struct memory_parts *p) {
         return memory_fsdp_backward(p, &in);
     }
     struct memory_moment start = backward_start(p), end = backward_end(p);
+    if (r->strategy == STRATEGY_ZERO2 && !r->contiguous_gradients &&
+        r->offload_optimizer == OFFLOAD_NONE)
+        end = own_partition_done(p);
     return memory_moment_total(&start) >= memory_moment_total(&end) ? start : end;
 }
 
@@ -264,8 +292,11 @@ static double step_transient(const struct memory_parts *p, double on_gpu) {
         return 0;
     if (is_stage12(
             r)) { // flattened in the model's type, then in fp32; before, checked for overflow
+        if (memory_bf16_optimizer(r))
+            return 0; // its fp32 gradients are there
         double check = 11 * fmin(p->sizes.largest_parameter, n);
-        return fmax(n * (memory_bf16_optimizer(r) ? 4 : p->parameter_bytes + 4), check);
+        double cast = p->parameter_bytes == 4 ? 0 : 4;
+        return fmax(n * (p->parameter_bytes + cast), check);
     }
     if (recipe_is_stage3(r)) {
         double group = fmin(n, (double)r->sub_group_elements);

@@ -70,6 +70,10 @@ double volume_textbook_multiple(const struct recipe *r);
 // docs/method.md §volume.
 double volume_inter_fraction(uint64_t group_size, uint64_t ranks_per_node);
 
+// Elements beyond `end` of the parameter that reaches over the end of the first partition: stage 2
+// accumulates gradients of whole parameters on the host.
+double volume_straddling_elements(const struct model *m, const struct recipe *r, double end);
+
 // A unit's tensors in the order in which their gradients become ready: against the order in which
 // their modules ran. Fills out[] and returns how many.
 #define VOLUME_UNIT_TENSORS_MAX 64

@@ -10,12 +10,9 @@ static double adam_bytes(const struct recipe *r) {
     return 28 + cast + (r->clip > 0 ? 8 : 0);
 }
 
-// Of the parameter that reaches over the end of the first partition, what lies beyond: stage 2
-// accumulates gradients of whole parameters.
-static double straddling(const struct memory_parts *p) {
-    const struct model *m = p->model;
-    double at = 0, end = p->sizes.owned;
-    for (size_t i = 0; i < m->unit_count && p->recipe->lora_rank == 0; i++)
+double volume_straddling_elements(const struct model *m, const struct recipe *r, double end) {
+    double at = 0;
+    for (size_t i = 0; i < m->unit_count && r->lora_rank == 0; i++)
         for (uint64_t k = 0; k < m->units[i].repeat; k++)
             for (size_t j = 0; j < m->units[i].tensor_count; j++)
                 for (uint64_t c = 0; c < m->units[i].tensors[j].count; c++) {
@@ -32,7 +29,7 @@ static void stage12_copies(struct volume_parts *v, double n) {
     double b = p->parameter_bytes, g = v->accumulate, buckets = 1;
     if (p->recipe->strategy == STRATEGY_ZERO2 && g > 1) {
         // Every micro-step adds to a 16-bit accumulation buffer in host memory.
-        double whole = n + straddling(p);
+        double whole = n + volume_straddling_elements(p->model, p->recipe, p->sizes.owned);
         volume_copy(v, &(struct volume_copy){"backward", "accumulated gradients", TRANSFER_D2H, g,
                                              g * b * whole});
         volume_copy(v, &(struct volume_copy){"backward", "accumulated gradients", TRANSFER_H2D,

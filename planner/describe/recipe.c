@@ -266,6 +266,11 @@ static void resolve_types(struct recipe *r) {
     if (!r->reduce_dtype_given)
         r->reduce_dtype = row->reduce;
     if (recipe_is_deepspeed(r)) {
+        // Stages 1 and 2, and any offload, step a copy even of fp32 parameters.
+        bool copies = r->strategy == STRATEGY_ZERO1 || r->strategy == STRATEGY_ZERO2 ||
+                      r->offload_optimizer != OFFLOAD_NONE;
+        if (r->param_dtype == DTYPE_FP32 && copies && r->stack != STACK_MEGATRON)
+            r->has_master = true;
         if (r->precision == PRECISION_BF16_PURE)
             r->bf16_master_weights_and_grads = r->bf16_optimizer_states = true;
         if (r->bf16_master_weights_and_grads && r->has_master)

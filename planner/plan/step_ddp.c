@@ -3,6 +3,7 @@
 // (runtime/zero/stage_1_and_2.py); docs/method.md §step-ddp and §step-zero12.
 #include "base/units.h"
 #include "cost/memory_parts.h"
+#include "cost/volume.h"
 #include "plan/step_build.h"
 
 #include <math.h>
@@ -114,6 +115,7 @@ void step_build_ddp(struct step_builder *b) {
 struct zero12 {
     struct step_builder *b;
     double filled;     // elements in the bucket
+    double whole;      // accumulated elements over owned ones
     uint32_t previous; // end of the last reduction
     uint64_t micro;
     bool reduces, boundary; // in this micro-step
@@ -128,7 +130,7 @@ static void offload_gradients(struct zero12 *z, double elements, enum step_strea
     struct step_copy c = {.op = OP_GRAD_H2D,
                           .stream = stream,
                           .to_device = true,
-                          .bytes = own * b->sizes.gather,
+                          .bytes = own * z->whole * b->sizes.gather,
                           .unit = STEP_NO_UNIT,
                           .dep = b->last[stream]};
     bool stage2 = b->recipe->strategy == STRATEGY_ZERO2;
@@ -243,7 +245,10 @@ static void backward_zero(struct zero12 *z) {
 
 void step_build_zero12(struct step_builder *b) {
     const struct recipe *r = b->recipe;
-    struct zero12 z = {.b = b, .previous = SIM_NONE};
+    double owned = b->trainable / (double)b->shard;
+    struct zero12 z = {.b = b, .previous = SIM_NONE, .whole = 1};
+    if (owned > 0)
+        z.whole += volume_straddling_elements(b->model, r, owned) / owned;
     for (z.micro = 0; z.micro < r->grad_accum; z.micro++) {
         z.boundary = z.micro + 1 == r->grad_accum;
         z.reduces = z.boundary || r->strategy == STRATEGY_ZERO2;

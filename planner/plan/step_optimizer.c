@@ -216,6 +216,14 @@ static void gather_updated(struct step_builder *b) {
     }
     if (elements <= 0)
         return;
+    if (recipe_is_stage3(r) && r->offload_param != OFFLOAD_NONE)
+        step_copy(b, &(struct step_copy){.op = OP_PARAM_H2D,
+                                         .stream = STREAM_COPY,
+                                         .to_device = true,
+                                         .host_blocking = true,
+                                         .bytes = elements * b->sizes.gather / (double)b->shard,
+                                         .unit = STEP_NO_UNIT,
+                                         .dep = SIM_NONE});
     step_stream_wait(b, STREAM_COLLECTIVE, b->last[STREAM_COPY]);
     struct step_collective c = {.op = OP_GATHER_UPDATED,
                                 .stream = STREAM_COLLECTIVE,

@@ -106,7 +106,7 @@ def case_counts():
 def oracle_rows():
     """compare.py's own table of the memory oracles."""
     compare = os.path.join(ROOT, "tests", "oracle", "compare.py")
-    for name in ("torch_memory",):
+    for name in ("torch_memory", "deepspeed_memory"):
         path = os.path.join(ROOT, "tests", "oracle", "golden", name + ".json")
         done = subprocess.run([sys.executable, compare, "--table", PROGRAM, path],
                               capture_output=True, text=True)

@@ -3,6 +3,9 @@
 """Bytes that DeepSpeed's ZeRO holds in a steady step on CPU ranks, storage by storage.
 
 usage: deepspeed_memory.py OUT.json [--places] [STRATEGY or case...]
+
+The rank that holds most in forward and backward tells: the last one where gradients of its partition,
+which holds the last parameters, come first, while every activation is still there.
 """
 import json
 import sys
@@ -16,11 +19,10 @@ RANKS = 2
 SEQ = 64
 STEPS = {"zero1": 2, "zero2": 2, "zero3": 3}  # stage 3 prefetches from the second on
 PLACES = {
-    "partition_parameters.py:_all_gather_coalesced": "gather",
-    "partition_parameters.py:all_gather_coalesced": "gather",
+    "partition_parameters.py:_all_gather_sequential": "gather",
+    "partition_parameters.py:_allgather_params_coalesced": "gather",
     "partition_parameters.py:_all_gather_dtype": "gather",
     "partition_parameters.py:wait": "gather",
-    "utils.py:instrument_w_nvtx": "gather",
 }
 
 
@@ -80,8 +82,11 @@ def record(case):
         for phase, (total, account) in ledger.peaks.items():
             rows = sorted(account.items(), key=lambda x: -x[1])[:16]
             print(case["strategy"], phase, total, *rows, sep="\n  ", file=sys.stderr)
-    return {"after_backward": classes(after, PLACES),
-            "peaks": {k: classes(v[1], PLACES) for k, v in ledger.peaks.items()}}
+    own = {"after_backward": classes(after, PLACES),
+           "peaks": {k: classes(v[1], PLACES) for k, v in ledger.peaks.items()}}
+    ranks = [None] * RANKS
+    torch.distributed.all_gather_object(ranks, own)
+    return max(ranks, key=lambda r: max(r["peaks"][k]["total"] for k in ("forward", "backward")))
 
 
 def cases():
