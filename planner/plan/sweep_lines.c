@@ -244,15 +244,60 @@ static void add_ddp(const struct tally *t) {
 
 // ---- ZeRO-1 and 2 -------------------------------------------------------------------------------
 
-// Divide, reduce, copy out what is owned, over all buckets of one micro-step.
-static double buckets_s(const struct tally *t, struct sweep_micro *m) {
+// Buckets fill in the order of backward and are flushed when the next parameter would not fit.
+struct buckets {
+    const struct tally *t;
+    struct sweep_micro *m;
+    double (*flush)(const struct tally *t, struct sweep_micro *m, double elements);
+    double all_s, first_unit_s; // all of them; those behind the first unit's backward
+    double filled;
+};
+
+static void flush_bucket(struct buckets *k, uint32_t unit) {
+    double seconds = k->filled > 0 ? k->flush(k->t, k->m, k->filled) : 0;
+    k->all_s += seconds;
+    k->first_unit_s += unit == 0 ? seconds : 0;
+    k->filled = 0;
+}
+
+// Stage 3 takes a unit's parameters as registered, stages 1 and 2 as autograd reaches them.
+static size_t bucket_order(const struct step_builder *b, const struct model_unit *u,
+                           const struct tensor **out) {
+    size_t count = 0;
+    if (!recipe_is_stage3(b->recipe))
+        return volume_backward_order(u, out);
+    for (size_t i = u->tensor_count; i-- > 0 && count < VOLUME_UNIT_TENSORS_MAX;)
+        out[count++] = &u->tensors[i];
+    return count;
+}
+
+static void fill_buckets(struct buckets *k) {
+    const struct step_builder *b = k->t->b;
+    double limit = (double)b->recipe->reduce_bucket_elements;
+    for (uint32_t i = b->unit_count; i-- > 0;) {
+        const struct step_unit_class *c = &b->classes[b->units[i].class];
+        const struct tensor *order[VOLUME_UNIT_TENSORS_MAX];
+        size_t count = c->trainable > 0 ? bucket_order(b, c->unit, order) : 0;
+        for (size_t n = 0; n < count; n++) {
+            double numel =
+                (double)tensor_numel(order[n]) / (double)b->recipe->tp * c->trainable / c->elements;
+            for (uint64_t copy = 0; copy < order[n]->count; copy++) {
+                if (k->filled + numel > limit)
+                    flush_bucket(k, i);
+                k->filled += numel;
+            }
+        }
+    }
+    flush_bucket(k, 0);
+}
+
+// Divide, reduce, copy out what is owned.
+static double flush_zero12(const struct tally *t, struct sweep_micro *m, double elements) {
     struct step_builder *b = t->b;
     const struct recipe *r = b->recipe;
     bool owners = r->reduce_scatter && !r->multi_rank_bucket;
     struct ranks world = {owners ? COLLECTIVE_REDUCE : COLLECTIVE_ALL_REDUCE, r->world, r->tp};
-    double bytes = b->trainable * b->sizes.reduce;
-    double most = fmax((double)r->reduce_bucket_elements, largest_tensor(b)) * b->sizes.reduce;
-    double reduce_s = messages_s(t, &world, bytes, fmin(most, bytes));
+    double bytes = elements * b->sizes.reduce, reduce_s = collective_s(t, &world, bytes);
     add_link(t, m, &world, reduce_s);
     return kernel_s(t, 2 * bytes) + reduce_s + kernel_s(t, 2 * bytes / (double)b->shard);
 }
@@ -265,8 +310,10 @@ static void add_zero12(const struct tally *t) {
     bool stage2 = r->strategy == STRATEGY_ZERO2, offloads = r->offload_optimizer != OFFLOAD_NONE;
     double own = b->trainable / (double)b->shard;
     struct sweep_micro m = {.inline_s = unit_kernels_s(t, 2, b->sizes.grad)};
-    double reduce_s = buckets_s(t, &m);
-    *(recipe_overlaps(r) ? &m.reductions_s : &m.inline_s) += reduce_s;
+    struct buckets k = {.t = t, .m = &m, .flush = flush_zero12};
+    fill_buckets(&k);
+    *(recipe_overlaps(r) ? &m.reductions_s : &m.inline_s) += k.all_s;
+    m.last_s = m.turn_s = recipe_overlaps(r) ? k.first_unit_s : 0; // the host synchronizes
     out->boundary = m;
     if (stage2)
         out->plain = m;
@@ -346,30 +393,20 @@ static void add_zero3_gathers(const struct tally *t, struct sweep_micro *m) {
 }
 
 // Concatenate and divide, reduce, take what is owned.
-static double flush_s(const struct tally *t, struct sweep_micro *m, double elements, double most) {
+static double flush_zero3(const struct tally *t, struct sweep_micro *m, double elements) {
     struct step_builder *b = t->b;
     const struct recipe *r = b->recipe;
     struct ranks g =
         shard_group(b, r->reduce_scatter ? COLLECTIVE_REDUCE_SCATTER : COLLECTIVE_ALL_REDUCE);
-    double bytes = elements * b->sizes.reduce, own = elements / (double)b->shard;
-    double reduce_s = messages_s(t, &g, bytes, most * b->sizes.reduce);
-    if (r->quantized_gradients && r->world > b->ranks_per_node)
-        reduce_s = 0; // all-to-alls over two other groups
-    if (m)
-        add_link(t, m, &g, reduce_s);
+    double bytes = elements * b->sizes.reduce, own = elements / (double)b->shard, reduce_s = 0;
+    // ZeRO++ across nodes: all-to-alls over two other groups.
+    if (!r->quantized_gradients || r->world <= b->ranks_per_node)
+        reduce_s = collective_s(t, &g, bytes);
+    add_link(t, m, &g, reduce_s);
     double copies_s = 0;
     if (r->offload_optimizer != OFFLOAD_NONE)
         copies_s = down_s(t, own * b->sizes.grad) + up_s(t, own * b->sizes.grad);
     return kernel_s(t, 4 * bytes) + reduce_s + kernel_s(t, 2 * own * b->sizes.grad) + copies_s;
-}
-
-// Trainable elements of the parameter that goes into the last bucket last.
-static double last_parameter(const struct step_builder *b) {
-    const struct step_unit_class *k = &b->classes[b->units[0].class];
-    if (k->trainable <= 0 || k->unit->tensor_count == 0)
-        return 0;
-    return (double)tensor_numel(&k->unit->tensors[0]) / (double)b->recipe->tp * k->trainable /
-           k->elements;
 }
 
 static void add_zero3(const struct tally *t) {
@@ -379,13 +416,13 @@ static void add_zero3(const struct tally *t) {
     const double fp32_bytes = 4;
     struct sweep_micro m = {0};
     add_zero3_gathers(t, &m);
-    double most = fmax((double)r->reduce_bucket_elements, largest_tensor(b));
-    double last = last_parameter(b);
-    double seconds = unit_kernels_s(t, 2, b->sizes.reduce) +
-                     flush_s(t, &m, b->trainable, fmin(most, b->trainable));
+    struct buckets k = {.t = t, .m = &m, .flush = flush_zero3};
+    fill_buckets(&k);
+    double seconds = unit_kernels_s(t, 2, b->sizes.reduce) + k.all_s;
+    double first = b->classes[b->units[0].class].trainable;
     if (recipe_overlaps(r)) {
         m.reductions_s = seconds;
-        m.last_s = flush_s(t, NULL, last, last) + kernel_s(t, 2 * last * b->sizes.reduce);
+        m.last_s = k.first_unit_s + kernel_s(t, 2 * first * b->sizes.reduce);
     } else {
         m.inline_s += seconds;
     }
