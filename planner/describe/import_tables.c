@@ -53,7 +53,7 @@ static bool p2p_row(const struct import_source *s, const struct import_line *l,
     }
     for (size_t to = 0; to < columns; to++) {
         double giga;
-        if (to == from || !import_double(l->words[1 + to], &giga))
+        if (to == from || !import_double(l->words[1 + to], &giga) || !(giga > 0))
             continue;
         struct measure_result *r = append(out, s);
         r->kind = "copy";
@@ -99,7 +99,9 @@ static const char *value_after(const struct import_line *l, const char *key) {
 }
 
 static double number_of(const char *text) {
-    return text ? strtod(text, NULL) : NAN;
+    const double limit = 1e15; // far beyond any rate, count or size that gdsio prints
+    double v = text ? strtod(text, NULL) : NAN;
+    return fabs(v) < limit ? v : NAN;
 }
 
 static bool gdsio_line(const struct import_source *s, const struct import_line *l,

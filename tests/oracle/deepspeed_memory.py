@@ -13,7 +13,7 @@ import sys
 import torch
 
 from deepspeed_calls import engine_of, run, settings, versions
-from ledger import Ledger, classes
+from ledger import Ledger, classes, states
 
 RANKS = 2
 SEQ = 64
@@ -82,7 +82,7 @@ def record(case):
         for phase, (total, account) in ledger.peaks.items():
             rows = sorted(account.items(), key=lambda x: -x[1])[:16]
             print(case["strategy"], phase, total, *rows, sep="\n  ", file=sys.stderr)
-    own = {"after_backward": classes(after, PLACES),
+    own = {"after_backward": states(after),
            "peaks": {k: classes(v[1], PLACES) for k, v in ledger.peaks.items()}}
     ranks = [None] * RANKS
     torch.distributed.all_gather_object(ranks, own)

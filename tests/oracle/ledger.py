@@ -112,6 +112,11 @@ class Ledger(TorchDispatchMode):
         self.look()
 
 
+def states(account):
+    """What was named, alone: the rest waits for the garbage collector."""
+    return {label: size for label, size in account.items() if size and ":" not in label}
+
+
 def classes(account, places):
     """Labels to classes: what was named, what its place says, else work under way."""
     out = {"total": sum(account.values())}

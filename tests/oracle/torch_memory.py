@@ -17,7 +17,7 @@ from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from decoder import Block, Decoder, config, loss_of
-from ledger import Ledger, classes
+from ledger import Ledger, classes, states
 from torch_collectives import WORLD, fsdp2, mesh_of, reduce_bucket
 
 BF16, FP32 = torch.bfloat16, torch.float32
@@ -91,7 +91,7 @@ def record(case):
         for phase, (total, account) in ledger.peaks.items():
             rows = sorted(account.items(), key=lambda x: -x[1])
             print(case["strategy"], phase, total, *rows[:16], sep="\n  ", file=sys.stderr)
-    return {"after_backward": classes(after, PLACES),
+    return {"after_backward": states(after),
             "peaks": {k: classes(v[1], PLACES) for k, v in ledger.peaks.items()}}
 
 
