@@ -44,19 +44,22 @@ static bool read_messages(struct run *r, const struct opt_texts *rest, struct me
     const struct options *o = r->options;
     if (rest->count != 1)
         return err_set(e, ERR_USAGE, "%s takes one file", o->from_graph ? "graph" : "confirm");
-    bool nccl = on_gpus(r);
+    bool nccl = on_gpus(r), processes = r->ranks->count > 1 || o->ranks > 1;
+    uint64_t gpus = nccl || r->rank_count == 1 ? command_gpus(r) : 0;
     struct messages_request q = {.path = rest->items[0],
                                  .plan_index = o->plan_given ? o->plan_index : UINT64_MAX,
                                  .ranks = r->rank_count,
                                  .limit_bytes =
                                      nccl && !o->scale_given ? GPU_PAYLOAD_BYTES : o->scale_bytes,
                                  .nccl = nccl,
+                                 .gpus = gpus > 1 && processes ? 1 : gpus,
+                                 .gpu = gpus > 0 ? (uint64_t)r->ranks->local_rank % gpus : 0,
                                  .limit_flop = HOST_FLOP};
     reader *read = o->from_graph ? messages_read_graph : messages_read;
     return read(&q, r->arena, m, e);
 }
 
-static const char *const backends[] = {"nccl", "mpi", "host", "nvme", "adam", "gemm"};
+static const char *const backends[] = {"nccl", "mpi", "cuda", "host", "nvme", "adam", "gemm"};
 
 bool command_confirm(struct run *r, const struct opt_texts *rest, struct err *e) {
     struct messages m;

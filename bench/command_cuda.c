@@ -9,6 +9,10 @@
 #if BENCH_HAVE_CUDA
 #include "bench/backend_cuda.h"
 
+uint64_t command_gpus(const struct run *r) {
+    return backend_cuda_devices(r->options->devices);
+}
+
 // One copy at a time on GPU `device`.
 static struct bench_point single(const struct run *r, const char *direction, uint64_t device) {
     bool both = strcmp(direction, "bidirectional") == 0;
@@ -16,13 +20,13 @@ static struct bench_point single(const struct run *r, const char *direction, uin
         .kind = "copy",
         .direction = direction,
         .first = device,
-        .timed = backend_cuda_devices(r->options->devices) > 1 ? device + 1 : 0,
+        .timed = command_gpus(r) > 1 ? device + 1 : 0,
         .payload_bytes = (both ? 2 : 1) * r->options->bytes,
     };
 }
 
 static void add_host_copies(struct run *r, struct point_list *list, const char *direction) {
-    uint64_t devices = backend_cuda_devices(r->options->devices);
+    uint64_t devices = command_gpus(r);
     bool both = strcmp(direction, "bidirectional") == 0;
     struct bench_point p;
     for (uint64_t d = 0; d < devices; d++) {
@@ -53,7 +57,7 @@ static void add_host_copies(struct run *r, struct point_list *list, const char *
 }
 
 static void add_peer_copies(struct run *r, struct point_list *list, const char *direction) {
-    uint64_t devices = backend_cuda_devices(r->options->devices);
+    uint64_t devices = command_gpus(r);
     for (uint64_t from = 0; from < devices; from++)
         for (uint64_t to = 0; to < devices; to++) {
             struct bench_point p = single(r, direction, from);
@@ -72,7 +76,7 @@ static void add_peer_copies(struct run *r, struct point_list *list, const char *
 }
 
 void command_add_gpu_copies(struct run *r, struct point_list *list, const char *direction) {
-    uint64_t devices = backend_cuda_devices(r->options->devices);
+    uint64_t devices = command_gpus(r);
     if (strcmp(direction, "p2p") == 0) {
         add_peer_copies(r, list, direction);
     } else if (strcmp(direction, "d2d") == 0) {
@@ -100,7 +104,7 @@ static const struct {
 #define KERNELS (sizeof(kernels) / sizeof(kernels[0]))
 
 static bool add_kernels(struct run *r, struct point_list *list, const char *kind) {
-    uint64_t devices = backend_cuda_devices(r->options->devices);
+    uint64_t devices = command_gpus(r);
     bool known = false;
     for (size_t i = 0; i < KERNELS; i++) {
         if (strcmp(kind, kernels[i].kind) != 0)
@@ -121,6 +125,11 @@ static bool add_kernels(struct run *r, struct point_list *list, const char *kind
 }
 
 #else
+
+uint64_t command_gpus(const struct run *r) {
+    (void)r;
+    return 0;
+}
 
 void command_add_gpu_copies(struct run *r, struct point_list *list, const char *direction) {
     (void)r, (void)list, (void)direction;

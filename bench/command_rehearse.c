@@ -9,14 +9,33 @@
 #include "base/units.h"
 #include "bench/commands.h"
 #include "bench/rehearse.h"
+#include "bench/rehearse_gpu.h"
 
 #define TURNS 5
 #define DEVIATING 10
 
+// Rehearsals with GPUs have a GPU per rank.
+static bool choose_gpus(struct run *r, bool *gpus, struct err *e) {
+    const char *name = r->options->backend;
+    uint64_t n = rehearse_gpu_count(r->ranks);
+    bool asked = name != NULL && strcmp(name, "gpu") == 0;
+    if (name != NULL && !asked && strcmp(name, "mpi") != 0)
+        return err_set(e, ERR_USAGE, "--backend: rehearsals run on gpu or mpi, not \"%s\"", name);
+    if (asked && n == 0)
+        return err_set(e, ERR_RESOURCE, "no usable GPU with NCCL here");
+    *gpus = asked || (name == NULL && r->options->ranks == 0 && r->ranks->count == 1 && n > 1);
+    if (*gpus)
+        r->rank_count = n;
+    return true;
+}
+
 static bool read_graph(struct run *r, const struct opt_texts *rest, struct graph *g,
                        struct err *e) {
+    bool gpus;
     if (rest->count != 1)
         return err_set(e, ERR_USAGE, "rehearse takes one GRAPH.json");
+    if (!choose_gpus(r, &gpus, e))
+        return false;
     if (!graph_read(rest->items[0], r->arena, g, e))
         return false;
     if (g->ranks == r->rank_count)
@@ -56,42 +75,86 @@ static bool keep_all(struct run *r, const struct graph *g, const struct turns *t
     return keep(r, "step", NULL, t->step_s, e);
 }
 
-static bool run_turns(struct run *r, const struct graph *g, struct rehearsal *h, struct err *e) {
+// What each GPU of rank 0's process gave to NCCL in one step.
+static bool keep_sent(struct run *r, const struct gpu_rehearsal *h, const double *step_s,
+                      struct err *e) {
+    const struct rehearse_sent *list;
+    size_t n = rehearse_gpu_sent(h, &list);
+    for (size_t i = 0; i < n; i++) {
+        struct measure_result m;
+        measure_result_init(&m);
+        m.kind = collective_name(list[i].collective);
+        m.backend = "rehearse";
+        m.group = arena_printf(r->arena, "rank %llu of %s", (unsigned long long)list[i].rank,
+                               list[i].group);
+        m.dtype = dtype_name(list[i].dtype);
+        m.ranks = r->rank_count;
+        m.n = list[i].calls;
+        m.payload_bytes = (uint64_t)list[i].payload_bytes;
+        m.sent_bytes = list[i].sent_bytes;
+        measure_summarise(&m, step_s, TURNS, r->arena);
+        if (r->ranks->rank == 0 && !sink_add(r->sink, &m, e))
+            return false;
+    }
+    return true;
+}
+
+// Either kind of rehearsal.
+struct rehearser {
+    struct rehearsal *host;
+    struct gpu_rehearsal *gpu;
+};
+
+static bool step(const struct rehearser *h, double *start_s, double *end_s, double *step_s,
+                 struct err *e) {
+    return h->gpu != NULL ? rehearse_gpu_step(h->gpu, start_s, end_s, step_s, e)
+                          : rehearse_step(h->host, start_s, end_s, step_s, e);
+}
+
+static bool run_turns(struct run *r, const struct graph *g, const struct rehearser *h,
+                      struct err *e) {
     double *start = arena_array(r->arena, g->task_count + 1, sizeof(*start));
     double *end = arena_array(r->arena, g->task_count + 1, sizeof(*end)), warm_up;
     struct turns t = {.start_s = arena_array(r->arena, g->task_count + 1, sizeof(*t.start_s)),
                       .end_s = arena_array(r->arena, g->task_count + 1, sizeof(*t.end_s))};
-    rehearse_prepare(h);
-    if (!rehearse_step(h, start, end, &warm_up, e))
+    if (h->host != NULL)
+        rehearse_prepare(h->host);
+    if (!step(h, start, end, &warm_up, e))
         return false;
     for (int turn = 0; turn < TURNS; turn++) {
         int stop = signals_interrupted(r->signals);
         r->ranks->broadcast(&stop, sizeof(stop), 0);
         if (stop)
             return err_set(e, ERR_INTERRUPTED, "interrupted");
-        if (!rehearse_step(h, start, end, &t.step_s[turn], e))
+        if (!step(h, start, end, &t.step_s[turn], e))
             return false;
         for (size_t i = 0; i < g->task_count; i++) {
             t.start_s[i][turn] = start[i];
             t.end_s[i][turn] = end[i];
         }
     }
-    return keep_all(r, g, &t, e);
+    return keep_all(r, g, &t, e) && (h->gpu == NULL || keep_sent(r, h->gpu, t.step_s, e));
 }
 
 bool command_rehearse(struct run *r, const struct opt_texts *rest, struct err *e) {
     struct graph g;
-    if (!read_graph(r, rest, &g, e))
+    bool gpus;
+    if (!read_graph(r, rest, &g, e) || !choose_gpus(r, &gpus, e))
         return false;
     struct rehearse_setup s = {
         .graph = &g, .ranks = r->ranks, .folder = r->options->folder, .shrink = r->options->shrink};
-    struct rehearsal *h = rehearse_create(&s, r->arena, e);
-    double failed = h == NULL;
+    struct rehearser h = {.host = gpus ? NULL : rehearse_create(&s, r->arena, e),
+                          .gpu = gpus ? rehearse_gpu_create(&s, r->arena, e) : NULL};
+    double failed = h.host == NULL && h.gpu == NULL;
+    bool here = failed == 0;
     r->ranks->largest(&failed, 1);
-    bool ok = failed == 0 && run_turns(r, &g, h, e);
-    if (failed > 0 && h != NULL)
+    bool ok = failed == 0 && run_turns(r, &g, &h, e);
+    if (failed > 0 && here)
         err_set(e, ERR_RESOURCE, "another rank could not set up");
-    rehearse_destroy(h);
+    if (h.gpu != NULL && rehearse_gpu_note(h.gpu) != NULL)
+        run_note(r, "%s", rehearse_gpu_note(h.gpu));
+    rehearse_destroy(h.host);
+    rehearse_gpu_destroy(h.gpu);
     return ok;
 }
 
@@ -238,6 +301,27 @@ static bool write_trace(const char *path, const struct outcome *x, struct err *e
     return ok;
 }
 
+static void emit_sent(struct run *r, cJSON *root) {
+    const struct measurement *m = sink_results(r->sink);
+    cJSON *list = json_add_array(root, "collectives");
+    for (size_t i = 0; i < m->count; i++) {
+        const struct measure_result *x = &m->results[i];
+        unsigned long long rank;
+        char group[32];
+        if (strcmp(x->backend, "rehearse") != 0 || x->group == NULL ||
+            sscanf(x->group, "rank %llu of %31s", &rank, group) != 2)
+            continue;
+        cJSON *o = json_append_object(list);
+        json_add_u64(o, "rank", rank);
+        json_add_string(o, "group", group);
+        json_add_string(o, "kind", x->kind);
+        json_add_string(o, "dtype", x->dtype);
+        json_add_u64(o, "calls", x->n);
+        json_add_u64(o, "payload_bytes", x->payload_bytes);
+        json_add_double(o, "sent_bytes", x->sent_bytes);
+    }
+}
+
 bool command_rehearse_result(struct run *r, const struct opt_texts *rest, cJSON **out,
                              struct err *e) {
     struct graph g;
@@ -264,6 +348,7 @@ bool command_rehearse_result(struct run *r, const struct opt_texts *rest, cJSON 
         emit_task(tasks, &x, i);
     emit_streams(&x, root);
     emit_deviating(r, &x, root);
+    emit_sent(r, root);
     *out = root;
     return true;
 }

@@ -22,6 +22,9 @@ bool command_all(struct run *r, const struct opt_texts *rest, struct err *e);
 // none does.
 const struct backend *command_backend(struct run *r, const char *const *names, struct err *e);
 
+// GPUs that this process may use; 0 where there is none, or no CUDA in this build.
+uint64_t command_gpus(const struct run *r);
+
 // The copies of one direction on this machine's GPUs: each, all at once, every pair.
 void command_add_gpu_copies(struct run *r, struct point_list *list, const char *direction);
 

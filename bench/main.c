@@ -129,6 +129,7 @@ static const struct command commands[] = {
      .result = command_rehearse_result,
      .print = table_print_rehearse,
      .wants_ranks = true,
+     .takes_gpus = true,
      .threads = true},
     {.opt = {.name = "graph",
              .summary = "The messages and products of a simulated step, one by one",

@@ -118,7 +118,26 @@ static void place_collective(struct message *m, enum collective c, const struct 
         collective_sent_bytes(c, (double)m->point.payload_bytes, n) * (double)m->count;
 }
 
-static void place_copy(struct message *m, double scale) {
+// GPU 0's own time, under the same load from all the others as in training.
+static void place_gpu_copy(struct message *m, const struct messages_request *q, double scale) {
+    m->backend = "cuda";
+    m->point = (struct bench_point){
+        .kind = "copy",
+        .direction = m->kind,
+        .algorithm = "pinned",
+        .payload_bytes = scaled(m, scale, 1),
+        .first = q->gpus > 1 ? 0 : q->gpu,
+        .concurrent = q->gpus > 1,
+        .timed = q->gpus > 1 ? 1 : 0,
+    };
+    m->run_planned_bytes = (double)m->point.payload_bytes * (double)m->count;
+}
+
+static void place_copy(struct message *m, const struct messages_request *q, double scale) {
+    if (q->gpus > 0) {
+        place_gpu_copy(m, q, scale);
+        return;
+    }
     m->backend = "host";
     m->reason = "a copy in host memory stands in for PCIe";
     m->point = (struct bench_point){
@@ -167,7 +186,7 @@ static void place(struct message *m, const struct messages_request *q, double sc
     if (collective_find(m->kind, &c))
         place_collective(m, c, q, scale);
     else if (strcmp(m->kind, "h2d") == 0 || strcmp(m->kind, "d2h") == 0)
-        place_copy(m, scale);
+        place_copy(m, q, scale);
     else if (strcmp(m->kind, "nvme_read") == 0 || strcmp(m->kind, "nvme_write") == 0)
         place_nvme(m, strcmp(m->kind, "nvme_write") == 0, scale);
     else if (strcmp(m->kind, "gemm") == 0)

@@ -37,6 +37,9 @@ struct messages_request {
     uint64_t plan_index; // UINT64_MAX: the recommended one
     uint64_t ranks, limit_bytes;
     bool nccl;         // collectives run between GPUs; `ranks` is then how many
+    uint64_t gpus;     // copies of this process run between host memory and so many GPUs;
+                       // 0: in host memory
+    uint64_t gpu;      // the one, when it is one
     double limit_flop; // matrix products above it are left out on the host
 };
 bool messages_read(const struct messages_request *q, struct arena *a, struct messages *out,

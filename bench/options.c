@@ -194,6 +194,9 @@ const struct opt options_graph[] = {
 };
 
 const struct opt options_rehearse[] = {
+    {"backend", 0, OPT_STRING, AT(backend), .argument = "NAME", .group = "Rehearsal", UNSEEN,
+     .help = "gpu (a GPU per rank) or mpi (this machine's cores); by default gpu where this "
+             "process sees several GPUs."},
     {"ranks", 0, OPT_COUNT, AT(ranks), .argument = "N", .group = "Rehearsal", .max = 4096, UNSEEN,
      .fallback = "0", .help = "Ranks to start here when no launcher did; 0 = one per processor."},
     {"shrink", 0, OPT_DOUBLE, AT(shrink), .argument = "X", .fallback = "1", .min = 1e-9, .max = 1,

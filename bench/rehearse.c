@@ -14,9 +14,6 @@
 #include "bench/rehearse_private.h"
 #include "bench/slice.h"
 
-#define STORAGE_BYTES (512 * UNITS_MIB)
-#define ADAM_ELEMENTS (4 * UNITS_MIB)
-
 struct rehearsal {
     struct rehearse_setup setup;
     struct rehearse_work work;
@@ -61,20 +58,6 @@ static bool stream_has(const struct graph *g, uint32_t stream, enum graph_kind k
     return false;
 }
 
-static void provide_adam(struct rehearse_lane *lane) {
-    size_t n = ADAM_ELEMENTS;
-    lane->adam_elements = n;
-    lane->adam_base = pages_map(4 * n * sizeof(float));
-    if (lane->adam_base == NULL)
-        abort();
-    for (size_t i = 0; i < 4 * n; i++)
-        lane->adam_base[i] = 0.5f;
-    lane->adam = (struct adam_arrays){.parameters = lane->adam_base,
-                                      .first = lane->adam_base + n,
-                                      .second = lane->adam_base + 2 * n,
-                                      .gradients = lane->adam_base + 3 * n};
-}
-
 static bool open_lanes(struct rehearsal *r, struct err *e) {
     const struct graph *g = r->setup.graph;
     for (uint32_t s = 0; s < g->stream_count; s++) {
@@ -86,8 +69,8 @@ static bool open_lanes(struct rehearsal *r, struct err *e) {
             return err_set(e, ERR_RESOURCE, "no memory for %zu bytes; use --shrink", lane->bytes);
         memset(lane->from, 0, lane->bytes);
         memset(lane->to, 0, lane->bytes);
-        if (stream_has(g, s, GRAPH_ADAM))
-            provide_adam(lane);
+        if (stream_has(g, s, GRAPH_ADAM) && !rehearse_adam_open(lane, e))
+            return false;
         if ((stream_has(g, s, GRAPH_NVME_READ) || stream_has(g, s, GRAPH_NVME_WRITE)) &&
             !rehearse_storage_open(lane, &r->work.file, e))
             return false;
@@ -137,7 +120,7 @@ struct rehearsal *rehearse_create(const struct rehearse_setup *s, struct arena *
     bool stores =
         stream_has(g, UINT32_MAX, GRAPH_NVME_READ) || stream_has(g, UINT32_MAX, GRAPH_NVME_WRITE);
     struct scratch_request q = {
-        .folder = s->folder, .max_bytes = STORAGE_BYTES, .grain_bytes = 4 * UNITS_MIB};
+        .folder = s->folder, .max_bytes = REHEARSE_STORAGE_BYTES, .grain_bytes = 4 * UNITS_MIB};
     if ((stores && !scratch_open(&q, &r->work.file, e)) || !open_lanes(r, e)) {
         rehearse_destroy(r);
         return NULL;
@@ -152,7 +135,7 @@ void rehearse_destroy(struct rehearsal *r) {
         struct rehearse_lane *lane = &r->lanes[s];
         pages_unmap(lane->from, lane->bytes);
         pages_unmap(lane->to, lane->bytes);
-        pages_unmap(lane->adam_base, 4 * lane->adam_elements * sizeof(float));
+        rehearse_adam_close(lane);
         rehearse_storage_close(lane);
         rehearse_collectives_close(lane->collectives, r->setup.graph);
     }

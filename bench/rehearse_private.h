@@ -2,6 +2,7 @@
 // Between the files that rehearse.
 #pragma once
 
+#include "base/units.h"
 #include "bench/io.h"
 #include "bench/rehearse.h"
 #include "bench/scratch.h"
@@ -10,6 +11,7 @@
 #include <stddef.h>
 
 #define REHEARSE_CORES_MAX 64
+#define REHEARSE_STORAGE_BYTES (512 * UNITS_MIB)
 
 // What one stream's thread works with.
 struct rehearse_lane {
@@ -34,6 +36,10 @@ struct rehearse_work {
 
 double rehearse_calibrate(void);
 void rehearse_spin(double units);
+
+// Arrays for the Adam tasks of one stream.
+bool rehearse_adam_open(struct rehearse_lane *lane, struct err *e);
+void rehearse_adam_close(struct rehearse_lane *lane);
 
 // A queue on the scratch file, for the storage tasks of one stream.
 bool rehearse_storage_open(struct rehearse_lane *lane, const struct scratch *file, struct err *e);

@@ -38,6 +38,28 @@ double rehearse_calibrate(void) {
     return units / best_s;
 }
 
+#define ADAM_ELEMENTS (4 * UNITS_MIB)
+
+bool rehearse_adam_open(struct rehearse_lane *lane, struct err *e) {
+    size_t n = ADAM_ELEMENTS;
+    lane->adam_base = pages_map(4 * n * sizeof(float));
+    if (lane->adam_base == NULL)
+        return err_set(e, ERR_RESOURCE, "no memory for the optimizer's arrays");
+    lane->adam_elements = n;
+    for (size_t i = 0; i < 4 * n; i++)
+        lane->adam_base[i] = 0.5f;
+    lane->adam = (struct adam_arrays){.parameters = lane->adam_base,
+                                      .first = lane->adam_base + n,
+                                      .second = lane->adam_base + 2 * n,
+                                      .gradients = lane->adam_base + 3 * n};
+    return true;
+}
+
+void rehearse_adam_close(struct rehearse_lane *lane) {
+    pages_unmap(lane->adam_base, 4 * lane->adam_elements * sizeof(float));
+    lane->adam_base = NULL;
+}
+
 #define BLOCK_BYTES UNITS_MIB
 #define DEPTH 16
 

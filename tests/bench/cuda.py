@@ -146,6 +146,76 @@ def cufile(folder):
         assert len(rows) == 2 and all(r["backend"] == "nvme" for r in rows)
 
 
+MODEL = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 256, "intermediate_size": 512,
+         "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 1024,
+         "max_position_embeddings": 512, "rms_norm_eps": 1e-5, "tie_word_embeddings": False,
+         "torch_dtype": "bfloat16", "hidden_act": "silu"}
+
+
+def plan(folder, gpus, *recipe):
+    """A small model's plan and the graph of its step."""
+    model, graph, planned = (os.path.join(folder, n) for n in ("config.json", "graph.json", "plan.json"))
+    with open(model, "w") as f:
+        json.dump(MODEL, f)
+    for command, more in (("plan", ["--json", planned]), ("simulate", ["--graph", graph])):
+        subprocess.run([os.environ["SHARDPLAN_PROGRAM"], command, model, "dgx-a100", "--gpus", str(gpus), "--seq",
+                        "128", "--quiet", *recipe, *more], check=True, capture_output=True)
+    return graph, planned
+
+
+def bench(command, path, status=0, **settings):
+    env = dict(os.environ, ASAN_OPTIONS="detect_leaks=0")
+    env.update({"FAKEGPU_" + k.upper(): str(v) for k, v in settings.items()})
+    done = subprocess.run([FAKE, command[0], path, *command[1:], "--force", "--json", "-"], env=env, text=True,
+                          capture_output=True, timeout=100, cwd=os.path.dirname(path))
+    assert done.returncode == status, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return json.loads(done.stdout) if status == 0 else done.stderr
+
+
+def rehearse(folder):
+    """On 4 GPUs every rank hands NCCL exactly the bytes of the plan, for each kind and type."""
+    for recipe in (["ddp"], ["zero2"], ["zero3"], ["fsdp1"], ["fsdp2"], ["hsdp", "--shard-group", "2"]):
+        graph, planned = plan(folder, 4, "--strategy", *recipe)
+        transfers = json.load(open(planned))["plans"][0]["volume"]["transfers"]
+        out = bench(["rehearse"], graph, devices=4)
+        for rank in range(4):
+            for key in {(t["kind"], t["dtype"]) for t in transfers}:
+                for what in ("payload_bytes", "sent_bytes"):
+                    want = sum(t[what] for t in transfers if (t["kind"], t["dtype"]) == key)
+                    got = sum(c[what] for c in out["collectives"]
+                              if c["rank"] == rank and (c["kind"], c["dtype"]) == key)
+                    assert got == want, (recipe, rank, key, what, got, want)
+        assert {(c["kind"], c["dtype"]) for c in out["collectives"]} == {(t["kind"], t["dtype"]) for t in transfers}
+        assert out["step"]["measured_s"] > 0 and len(out["tasks"]) > 20
+
+
+def rehearse_offload(folder):
+    """One GPU with the optimizer on the host and on storage; nothing is left on either."""
+    for where in ("cpu", "nvme"):
+        graph, _ = plan(folder, 1, "--strategy", "zero3", "--offload-optimizer", where)
+        kinds = {t["kind"] for t in json.load(open(graph))["tasks"]}
+        assert {"adam", "copy"} <= kinds and ("nvme_read" in kinds) == (where == "nvme"), kinds
+        out = bench(["rehearse", "--backend", "gpu"], graph, report=1)
+        assert all(t["measured_s"] >= 0 for t in out["tasks"])
+    assert sorted(os.listdir(folder)) == ["config.json", "graph.json", "plan.json"]
+
+
+def rehearse_fails(folder):
+    graph, _ = plan(folder, 2, "--strategy", "fsdp2")
+    assert "launch failure" in bench(["rehearse"], graph, 4, devices=2, faults="async:1:60")
+    assert "out of memory" in bench(["rehearse"], graph, 4, devices=2, memory=1000000)
+    assert "no usable GPU" in bench(["rehearse", "--backend", "gpu"], graph, 4, devices=0)
+    assert "3" in bench(["rehearse"], graph, 4, devices=3)
+
+
+def confirm(folder):
+    """A plan's copies run between the host and GPUs, all of them at once."""
+    _, planned = plan(folder, 2, "--strategy", "zero3", "--offload-optimizer", "cpu")
+    out = bench(["confirm", "--budget", "0.02s", "-n", "3"], planned, devices=2)
+    rows = [t for t in out["transfers"] if t["kind"] in ("h2d", "d2h")]
+    assert rows and all(t["backend"] == "cuda" and t["ratio_bytes"] == 1 and t["errors"] == 0 for t in rows), rows
+
+
 def usage(_):
     run(["--kernel", "sort"], 2)
     run(["--direction", "sideways", "--kernel", "none"], 2)
