@@ -19,6 +19,8 @@ static bool choose_gpus(struct run *r, bool *gpus, struct err *e) {
     const char *name = r->options->backend;
     uint64_t n = rehearse_gpu_count(r->ranks);
     bool asked = name != NULL && strcmp(name, "gpu") == 0;
+    if (r->options->devices > 0 && r->options->devices < n && r->ranks->count == 1)
+        n = r->options->devices;
     if (name != NULL && !asked && strcmp(name, "mpi") != 0)
         return err_set(e, ERR_USAGE, "--backend: rehearsals run on gpu or mpi, not \"%s\"", name);
     if (asked && n == 0)

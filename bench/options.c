@@ -199,6 +199,8 @@ const struct opt options_rehearse[] = {
              "process sees several GPUs."},
     {"ranks", 0, OPT_COUNT, AT(ranks), .argument = "N", .group = "Rehearsal", .max = 4096, UNSEEN,
      .fallback = "0", .help = "Ranks to start here when no launcher did; 0 = one per processor."},
+    {"devices", 0, OPT_COUNT, AT(devices), .argument = "N", .group = "Rehearsal", UNSEEN,
+     .fallback = "0", .help = "GPUs to use; 0 = all."},
     {"shrink", 0, OPT_DOUBLE, AT(shrink), .argument = "X", .fallback = "1", .min = 1e-9, .max = 1,
      .group = "Rehearsal", UNSEEN, .help = "Factor on all bytes and durations."},
     {"folder", 0, OPT_STRING, AT(folder), .argument = "DIR", .fallback = ".", .group = "Rehearsal",

@@ -73,13 +73,15 @@ static void fit_memory(const struct measurement *m, size_t count, struct arena *
     if (n && series_fit(points, n, a, &f, &few)) {
         const struct series_law *last = &f.pieces[f.piece_count - 1];
         set_hbm(c, last->bytes_per_s, last->bandwidth_error, n, a);
-        calibrate_set(c, &c->cluster.gpu.kernels[STACK_EAGER].constants[KERNEL_LAUNCH_S],
-                      (struct calibrated_rate){.path = "gpu.kernels.eager.launch_s",
-                                               .unit = "s",
-                                               .after = calibrate_figure(
-                                                   f.pieces[0].latency_s, f.pieces[0].latency_error,
-                                                   "latency of GPU memory kernels"),
-                                               .samples = n});
+        if (f.pieces[0].latency_s > 0) // sizes close to each other may say nothing about it
+            calibrate_set(
+                c, &c->cluster.gpu.kernels[STACK_EAGER].constants[KERNEL_LAUNCH_S],
+                (struct calibrated_rate){.path = "gpu.kernels.eager.launch_s",
+                                         .unit = "s",
+                                         .after = calibrate_figure(f.pieces[0].latency_s,
+                                                                   f.pieces[0].latency_error,
+                                                                   "latency of GPU memory kernels"),
+                                         .samples = n});
     } else if (n) {
         set_hbm(c, best, 0.05, n, a); // one size: repeatability of a single figure
     }

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 
-FAKE, REAL = sys.argv[1:3]
+FAKE, REAL = map(os.path.abspath, sys.argv[1:3])
 SHORT = ["--force", "--budget", "0.02s", "-n", "3", "--bytes", "64KiB"]
 KERNELS = 12  # points of one GPU
 

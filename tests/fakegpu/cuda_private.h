@@ -8,7 +8,8 @@
 
 struct cuda_state {
     pthread_mutex_t lock;
-    pthread_cond_t moved; // an item ended, an event was reached, a stream was told to stop
+    pthread_cond_t moved; // an item ended, an event was reached, the context broke
+    size_t waiting;       // for `moved`
     int devices;          // -1: not read yet
     size_t memory_bytes, used_bytes[FAKEGPU_DEVICES_MAX];
     bool peers[FAKEGPU_DEVICES_MAX][FAKEGPU_DEVICES_MAX]; // access enabled by [from] to [to]

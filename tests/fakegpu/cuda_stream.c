@@ -19,6 +19,7 @@ struct item {
 struct CUstream_st {
     cudaStream_t next; // of all that live
     int device;
+    pthread_cond_t arrived;
     struct item *first, **last;
     uint64_t queued, done;
     bool stop;
@@ -35,6 +36,13 @@ struct CUevent_st {
 static void let_go(cudaEvent_t event) {
     if (--event->holders == 0)
         free(event);
+}
+
+// With the lock held.
+static void wait_for_move(void) {
+    cuda_state.waiting++;
+    pthread_cond_wait(&cuda_state.moved, &cuda_state.lock);
+    cuda_state.waiting--;
 }
 
 // Runs the item's work as the faults of the device say.
@@ -61,7 +69,7 @@ static void follow_event(const struct item *i) {
     cudaEvent_t event = i->event;
     if (i->waits) {
         while (event->reached < i->generation && cuda_state.broken == cudaSuccess)
-            pthread_cond_wait(&cuda_state.moved, &cuda_state.lock);
+            wait_for_move();
     } else if (event->reached < i->generation) {
         event->reached = i->generation;
         event->reached_s = fakegpu_now_s();
@@ -75,7 +83,7 @@ static void *run(void *context) {
     cuda_lock();
     for (;;) {
         while (s->first == NULL && !s->stop)
-            pthread_cond_wait(&cuda_state.moved, &cuda_state.lock);
+            pthread_cond_wait(&s->arrived, &cuda_state.lock);
         struct item *i = s->first;
         if (i == NULL)
             break;
@@ -92,9 +100,11 @@ static void *run(void *context) {
             s->last = &s->first;
         s->done++;
         free(i);
-        pthread_cond_broadcast(&cuda_state.moved);
+        if (cuda_state.waiting > 0)
+            pthread_cond_broadcast(&cuda_state.moved);
     }
     cuda_unlock();
+    pthread_cond_destroy(&s->arrived);
     free(s);
     return NULL;
 }
@@ -106,6 +116,7 @@ static cudaStream_t create(int device) {
         abort();
     s->device = device;
     s->last = &s->first;
+    pthread_cond_init(&s->arrived, NULL);
     cuda_lock();
     s->next = cuda_state.alive;
     cuda_state.alive = s;
@@ -147,7 +158,7 @@ static void append(cudaStream_t s, const struct item *given) {
     *s->last = i;
     s->last = &i->next;
     s->queued++;
-    pthread_cond_broadcast(&cuda_state.moved);
+    pthread_cond_signal(&s->arrived);
     cuda_unlock();
 }
 
@@ -199,7 +210,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
     *p = s->next;
     s->stop = true;
     cuda_state.streams--;
-    pthread_cond_broadcast(&cuda_state.moved);
+    pthread_cond_signal(&s->arrived);
     cuda_unlock();
     return error;
 }
@@ -212,7 +223,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t given) {
     cuda_lock();
     uint64_t until = s->queued;
     while (s->done < until && cuda_state.broken == cudaSuccess)
-        pthread_cond_wait(&cuda_state.moved, &cuda_state.lock);
+        wait_for_move();
     error = cuda_state.broken;
     cuda_unlock();
     return cuda_keep(error);
@@ -240,7 +251,7 @@ cudaError_t cuda_drain(int device) {
         for (cudaStream_t s = cuda_state.alive; s != NULL; s = s->next)
             left |= s->device == device && s->done < s->queued;
         if (left)
-            pthread_cond_wait(&cuda_state.moved, &cuda_state.lock);
+            wait_for_move();
     }
     cudaError_t error = cuda_state.broken;
     cuda_unlock();
@@ -310,7 +321,7 @@ static cudaError_t event_state(cudaEvent_t event, bool wait) {
     cuda_lock();
     uint64_t until = event->recorded;
     while (wait && event->reached < until && cuda_state.broken == cudaSuccess)
-        pthread_cond_wait(&cuda_state.moved, &cuda_state.lock);
+        wait_for_move();
     cudaError_t error = cuda_state.broken != cudaSuccess ? cuda_state.broken
                         : event->reached < until         ? cudaErrorNotReady
                                                          : cudaSuccess;
