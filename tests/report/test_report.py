@@ -155,6 +155,10 @@ def main():
         else:
             if name not in ("empty", "extreme"):
                 numbers_agree(page, [source], name)
+        if name == "advise":
+            said = [f.get("aria-label", "") for f in page.figures]
+            scales = "128 GPUs reach 91 % of the tokens per second and GPU of 16 GPUs"
+            check(any(scales in a for a in said), "no picture of how the plan scales: %s" % said)
         if name == "sweep":
             check(took < 3, "the page of a 200-plan sweep took %.2f s of processor time" % took)
     lines = report(program, [folder + "/in/measurement.jsonl"], folder + "/lines")
