@@ -223,7 +223,7 @@ static bool read_body(struct reader *r, struct json_node row, bool in_place, str
         return json_fail(body, e, "time must be positive");
     struct measure_result *x = add(r);
     x->backend = "nccl";
-    x->dtype = dtype_text(type);
+    x->dtype = dtype_text(arena_strdup(r->s->arena, type)); // the document goes
     x->payload_bytes = size;
     x->in_place = in_place;
     x->iterations = 1;

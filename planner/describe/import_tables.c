@@ -99,7 +99,8 @@ static const char *value_after(const struct import_line *l, const char *key) {
 }
 
 static double number_of(const char *text) {
-    const double limit = 1e15; // far beyond any rate, count or size that gdsio prints
+    const double limit =
+        UNITS_GIGA * UNITS_MEGA; // far beyond any rate, count or size that gdsio prints
     double v = text ? strtod(text, NULL) : NAN;
     return fabs(v) < limit ? v : NAN;
 }
