@@ -50,7 +50,7 @@ static void stage12_optimizer(const struct memory_parts *p, struct sums *s) {
     add_pinned(s, r, HOST_GRADS, 4 * n, 1);
     add_pinned(s, r, HOST_STAGING, b * n, 1);
     add_pinned(s, r, HOST_STAGING, b * p->sizes.largest_parameter, 1);
-    add(s, HOST_OPTIMIZER, memory_state_bytes(r) * n);
+    add(s, HOST_OPTIMIZER, memory_state_bytes(p) * n);
     if (r->strategy == STRATEGY_ZERO2 && r->grad_accum > 1)
         add(s, HOST_GRADS, b * n); // accumulation buffers of the parameters in the slice
 }
@@ -67,14 +67,14 @@ static void stage3_optimizer(const struct memory_parts *p, struct sums *s) {
     double group = 4 * fmin(n, (double)r->sub_group_elements);
     add_pinned(s, r, HOST_GRADS, dtype_bytes(r->grad_accum_dtype) * all, 1);
     if (r->offload_optimizer == OFFLOAD_NVME) {
-        s->nvme += (memory_state_bytes(r) + 8) * n; // master, m, v and the fp32 gradient
+        s->nvme += (memory_state_bytes(p) + 8) * n; // master, m, v and the fp32 gradient
         add_pinned(s, r, HOST_SWAP_BUFFERS, swap_buffer_bytes(r, n),
                    (double)r->nvme_buffer_count_optimizer);
         return;
     }
     add(s, HOST_MASTER, dtype_bytes(r->master_dtype) * n);
     add_pinned_blocks(s, r, HOST_GRADS, 4 * n, group);
-    add(s, HOST_OPTIMIZER, memory_state_bytes(r) * n);
+    add(s, HOST_OPTIMIZER, memory_state_bytes(p) * n);
     if (r->super_offload)
         add_pinned(s, r, HOST_SWAP_BUFFERS, group, 1);
 }
@@ -118,7 +118,7 @@ static void fsdp_pinned(const struct memory_parts *p, struct sums *s) {
     double params = b * p->sizes.sharded + p->frozen_bytes * p->sizes.sharded_frozen;
     add(s, HOST_PARAMS, params);
     add(s, HOST_GRADS, b * p->sizes.sharded);
-    add(s, HOST_OPTIMIZER, memory_state_bytes(r) * p->sizes.owned);
+    add(s, HOST_OPTIMIZER, memory_state_bytes(p) * p->sizes.owned);
     if (!r->pin_memory)
         return;
     s->pinned += params + b * p->sizes.sharded;
@@ -169,7 +169,7 @@ static double save_bytes(const struct memory_parts *p) {
         return r->gather_16bit_on_save ? p->gather_bytes * all : 0;
     if (recipe_is_fsdp1(r) && r->full_state_dict)
         return p->parameter_bytes * p->sizes.trainable + p->frozen_bytes * p->sizes.frozen +
-               memory_state_bytes(r) * p->sizes.trainable;
+               memory_state_bytes(p) * p->sizes.trainable;
     return 0;
 }
 
@@ -178,7 +178,7 @@ static double resume_bytes(const struct memory_parts *p, double ranks) {
     if (!recipe_is_deepspeed(r))
         return 0;
     double master = r->has_master ? dtype_bytes(r->master_dtype) : 0;
-    return ranks * p->sizes.owned * (master + memory_state_bytes(r));
+    return ranks * p->sizes.owned * (master + memory_state_bytes(p));
 }
 
 void memory_host_fill(const struct memory_parts *p, struct memory_host *out) {

@@ -72,7 +72,7 @@ void memory_phases_fill(struct memory_parts *p);
 void memory_host_fill(const struct memory_parts *p, struct memory_host *out);
 
 // Adam's m and v, or what stands for them, per owned element.
-double memory_state_bytes(const struct recipe *r);
+double memory_state_bytes(const struct memory_parts *p);
 // Bytes of one frozen parameter as stored: a LoRA base is kept in 16 or 4 bits.
 double memory_frozen_element_bytes(const struct recipe *r);
 bool memory_bf16_optimizer(const struct recipe *r); // ZeRO-1 with fp32 accumulation: BF16_Optimizer

@@ -2,6 +2,7 @@
 // What lives on the GPU in every phase: docs/method.md §memory "Phases" and "Buffers".
 #include "cost/activation.h"
 #include "cost/memory_parts.h"
+#include "cost/optimizer.h"
 
 #include "describe/version.h"
 
@@ -313,7 +314,8 @@ static struct memory_moment step_moment(const struct memory_parts *p) {
     struct memory_moment t = {.grads = p->states[MEMORY_GRADS], .bucket = standing_bucket(p)};
     if (r->strategy == STRATEGY_ZERO1 && !memory_bf16_optimizer(r) && !memory_is_megatron(r))
         t.grads = p->parameter_bytes * p->sizes.owned; // foreign gradients are freed by now
-    t.transient = step_transient(p, memory_gpu_share(r, p->sizes.owned));
+    t.transient = step_transient(p, memory_gpu_share(r, p->sizes.owned)) +
+                  optimizer_muon_working_bytes(p->model, r);
     if (recipe_is_stage3(r) && r->hpz && r->shard_group > 0 && r->offload_param == OFFLOAD_NONE)
         t.gather =
             p->gather_bytes * (p->sizes.trainable + p->sizes.frozen) / (double)r->shard_group;

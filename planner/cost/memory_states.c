@@ -1,22 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Model states by class: docs/method.md §memory "States".
 #include "cost/memory_parts.h"
+#include "cost/optimizer.h"
 
 #include <math.h>
 
-double memory_state_bytes(const struct recipe *r) {
-    double b = dtype_bytes(r->state_dtype);
-    switch (r->optimizer) {
-    case OPTIMIZER_ADAMW:
-    case OPTIMIZER_ADAMW_BF16:
-        return 2 * b;
-    case OPTIMIZER_ADAMW8BIT:
-        return 2 + 2 * 4.0 / 256; // two bytes and two fp32 scales per block of 256
-    case OPTIMIZER_MUON:
-        return b; // momentum only
-    default:
-        return 0; // SGD without momentum; Adafactor's row and column sums are negligible
-    }
+double memory_state_bytes(const struct memory_parts *p) {
+    double shards = recipe_gathers(p->recipe) ? p->sizes.shard_degree : 1;
+    return optimizer_state_bytes(p->model, p->recipe, shards);
 }
 
 bool memory_is_megatron(const struct recipe *r) {
@@ -126,7 +117,7 @@ void memory_states_fill(struct memory_parts *p) {
     p->states[MEMORY_PARAMS] = parameters_bytes(p);
     p->states[MEMORY_GRADS] = gradient_bytes(p);
     p->states[MEMORY_MASTER] = master * owned * share;
-    p->states[MEMORY_OPTIMIZER] = memory_state_bytes(r) * owned * share;
+    p->states[MEMORY_OPTIMIZER] = memory_state_bytes(p) * owned * share;
     if (r->optimizer == OPTIMIZER_NONE)
         p->states[MEMORY_MASTER] = 0;
 }

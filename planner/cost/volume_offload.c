@@ -59,7 +59,7 @@ static void stage3_copies(struct volume_parts *v, double n) {
                                              p->parameter_bytes * n});
     if (r->offload_optimizer != OFFLOAD_NVME)
         return;
-    double states = memory_state_bytes(r) + 4; // master, m and v
+    double states = memory_state_bytes(&v->memory) + 4; // master, m and v
     volume_copy(v,
                 &(struct volume_copy){"backward", "gradients", TRANSFER_NVME_WRITE, groups, 4 * n});
     volume_copy(v, &(struct volume_copy){"step", "optimizer states", TRANSFER_NVME_READ, groups,

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each framework sends: docs/method.md §volume.
+#include "base/units.h"
+#include "cost/optimizer.h"
 #include "cost/order.h"
 #include "cost/volume_parts.h"
 
@@ -424,4 +426,25 @@ void volume_torch(struct volume_parts *v) {
     }
     fsdp_gathers(v);
     fsdp_gradients(v);
+}
+
+void volume_muon(struct volume_parts *v) {
+    const struct recipe *r = v->memory.recipe;
+    const struct model *m = v->memory.model;
+    if (!optimizer_muon_gathers(r))
+        return;
+    struct volume_entry t = shard_entry(v);
+    t.count = 0;
+    for (size_t i = 0; i < m->unit_count; i++)
+        if (m->units[i].kind == UNIT_BLOCK)
+            t.count += (double)units_ceil_div(m->units[i].repeat, r->pp);
+    double elements = optimizer_muon_elements(m, r);
+    t.dtype = optimizer_muon_shares(r) ? r->state_dtype : DTYPE_BF16;
+    t.payload_bytes = dtype_bytes(t.dtype) * elements;
+    add(v, t, "step", "matrices for Muon", COLLECTIVE_ALL_GATHER);
+    if (!optimizer_muon_shares(r))
+        return;
+    t.dtype = r->grad_dtype;
+    t.payload_bytes = dtype_bytes(t.dtype) * elements;
+    add(v, t, "step", "Muon's updates", COLLECTIVE_ALL_GATHER);
 }

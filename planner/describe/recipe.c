@@ -448,6 +448,22 @@ static bool resolve_seq(struct recipe *r, const struct model *m, struct err *e) 
     return true;
 }
 
+static bool resolve_optimizer(const struct recipe *r, struct err *e) {
+    if (r->optimizer != OPTIMIZER_MUON)
+        return true;
+    if (recipe_is_fsdp1(r))
+        return err_set(e, ERR_USAGE,
+                       "%s: FSDP1 hands the optimizer flat slices and Muon needs matrices; use "
+                       "fsdp2 or zero3",
+                       strategy_names[r->strategy]);
+    if (r->offload_optimizer != OFFLOAD_NONE || r->offload_param != OFFLOAD_NONE)
+        return err_set(e, ERR_USAGE,
+                       "%s: Muon with offload is not modelled (its products run on the GPU); drop "
+                       "the offload or use --optimizer adamw",
+                       strategy_names[r->strategy]);
+    return true;
+}
+
 static bool resolve_kernel(struct recipe *r, const struct model *m, const struct cluster *c,
                            struct err *e) {
     if (r->precision == PRECISION_FP8 && !figure_is_known(c->gpu.peak_flop_per_s[DTYPE_FP8]))
@@ -519,7 +535,8 @@ bool recipe_resolve(struct recipe *r, const struct model *m, const struct cluste
         return false;
     resolve_types(&next);
     if (!resolve_offload(&next, e) || !resolve_batch(&next, e) || !resolve_seq(&next, m, e) ||
-        !resolve_kernel(&next, m, c, e) || !check_targets(&next, m, e))
+        !resolve_optimizer(&next, e) || !resolve_kernel(&next, m, c, e) ||
+        !check_targets(&next, m, e))
         return false;
     *r = next;
     return true;

@@ -3,6 +3,7 @@
 // host, NVMe swapping, updated parameters; docs/method.md §step-optimizer and §offload.
 #include "base/units.h"
 #include "cost/memory_parts.h"
+#include "cost/optimizer.h"
 #include "plan/step_build.h"
 
 #include <math.h>
@@ -61,6 +62,44 @@ static void clip_on_gpu(struct step_builder *b) {
     step_kernel(b, OP_NORM, STREAM_COMPUTE, STEP_NO_UNIT, bytes);
     reduce_norm(b);
     step_kernel(b, OP_CLIP, STREAM_COMPUTE, STEP_NO_UNIT, 2 * bytes);
+}
+
+// Whole matrices, block by block: gathered, orthogonalised, and under ZeRO-3 handed round again.
+static void muon_gather(struct step_builder *b, enum dtype dtype) {
+    const struct recipe *r = b->recipe;
+    double blocks = 0;
+    for (uint32_t i = 0; i < b->unit_count; i++)
+        blocks += b->classes[b->units[i].class].unit->kind == UNIT_BLOCK;
+    struct step_collective c = {.op = OP_GATHER_UPDATED,
+                                .stream = STREAM_COLLECTIVE,
+                                .collective = COLLECTIVE_ALL_GATHER,
+                                .group = b->replicas > 1 ? GROUP_SHARD : GROUP_WORLD,
+                                .dtype = dtype,
+                                .size = b->shard,
+                                .stride = r->tp,
+                                .payload_bytes = optimizer_muon_elements(b->model, r) / blocks *
+                                                 dtype_bytes(dtype),
+                                .unit = STEP_NO_UNIT,
+                                .dep = b->last[STREAM_COMPUTE]};
+    for (double i = 0; i < blocks; i++)
+        step_collective(b, &c);
+    step_stream_wait(b, STREAM_COMPUTE, b->last[STREAM_COLLECTIVE]);
+}
+
+static void orthogonalise(struct step_builder *b) {
+    const struct recipe *r = b->recipe;
+    double seconds = optimizer_muon_s(b->model, b->cluster, r) / b->scale.compute;
+    if (!(seconds > 0))
+        return;
+    bool shares = optimizer_muon_shares(r);
+    if (optimizer_muon_gathers(r) && b->shard > 1)
+        muon_gather(b, shares ? r->state_dtype : DTYPE_BF16);
+    step_add(b, &(struct step_task){.op = OP_OPTIMIZER,
+                                    .stream = STREAM_COMPUTE,
+                                    .unit = STEP_NO_UNIT,
+                                    .seconds = seconds});
+    if (shares && b->shard > 1)
+        muon_gather(b, r->grad_dtype);
 }
 
 static void optimize_on_gpu(struct step_builder *b, double elements) {
@@ -244,6 +283,7 @@ void step_build_optimizer(struct step_builder *b) {
         optimize_on_host(b);
     } else {
         clip_on_gpu(b);
+        orthogonalise(b);
         optimize_on_gpu(b, held_elements(b));
     }
     double swapped = step_nvme_share(b) * held_elements(b) * b->sizes.param;
