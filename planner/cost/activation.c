@@ -265,7 +265,10 @@ uint64_t activation_blocks_bytes(const struct model *m, const struct recipe *r) 
         total += (double)dropping * kept + (double)(u->repeat - dropping) * stored;
         layer += u->repeat;
     }
-    return to_bytes(total / dim(r->pp ? r->pp : 1));
+    // 1F1B: the first stage has min(g, pp) micro-batches under way. docs/method.md §model-parallel.
+    uint64_t stages = r->pp ? r->pp : 1,
+             under_way = r->grad_accum < stages ? r->grad_accum : stages;
+    return to_bytes(total / dim(stages) * dim(under_way ? under_way : 1));
 }
 
 uint64_t activation_working_bytes(const struct model *m, const struct recipe *r) {

@@ -23,7 +23,8 @@ struct memory_sizes {
     double table, head;             // embedding table and output head inside root
     double largest_parameter;
     double trainable_fraction;
-    double flat; // ZeRO-1/2: the padded flat group
+    double flat;   // ZeRO-1/2: the padded flat group
+    double expert; // of trainable: experts of this rank, which world/ep ranks share
 };
 
 struct memory_phase_double {

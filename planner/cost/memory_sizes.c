@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cost/memory_parts.h"
+#include "cost/volume.h"
 
 #include "base/units.h"
 
@@ -125,7 +126,25 @@ static void fill_owned(struct memory_sizes *s, const struct recipe *r) {
         return;
     double align = memory_is_megatron(r) ? n : 2 * n;
     s->flat = ceil_div(s->trainable, align) * align;
-    s->owned = s->flat / n;
+    // Experts are spread over world/ep ranks only, but each rank holds 1/ep of them.
+    s->owned = (s->flat + s->expert * ((double)r->ep - 1)) / n;
+}
+
+// Experts that live on other ranks. docs/method.md §model-parallel.
+static void leave_experts(struct memory_sizes *s, const struct model *m, const struct recipe *r) {
+    double all = 0, block = 0;
+    if (r->ep <= 1)
+        return;
+    for (size_t i = 0; i < m->unit_count; i++) {
+        double one = volume_unit_experts(&m->units[i]);
+        all += one * (double)m->units[i].repeat;
+        block = max2(block, one);
+    }
+    double away = 1 - 1 / (double)r->ep;
+    s->expert = all / (double)r->ep;
+    s->trainable -= all * away;
+    s->sharded -= all * away;
+    s->block -= block * away;
 }
 
 bool memory_sizes_fill(struct memory_parts *p, struct err *e) {
@@ -150,6 +169,7 @@ bool memory_sizes_fill(struct memory_parts *p, struct err *e) {
         s.sharded_frozen = base * (1 - share);
     }
     wrap_units(&s, m, r);
+    leave_experts(&s, m, r);
     scale(&s, 1 / model_parallel);
     fill_owned(&s, r);
     p->sizes = s;

@@ -175,6 +175,7 @@ bool volume_estimate(const struct model *m, const struct cluster *c, const struc
         volume_deepspeed(&v);
     else
         volume_torch(&v);
+    volume_model_parallel(&v);
     volume_muon(&v);
     volume_offload(&v);
     sum_up(&v);

@@ -22,6 +22,7 @@ enum transfer_group {
     GROUP_TENSOR,
     GROUP_CONTEXT,
     GROUP_EXPERT,
+    GROUP_PIPELINE,
     TRANSFER_GROUP_COUNT
 };
 enum transfer_kind {
@@ -74,6 +75,8 @@ double volume_inter_fraction(uint64_t group_size, uint64_t ranks_per_node);
 // accumulates gradients of whole parameters on the host.
 double volume_straddling_elements(const struct model *m, const struct recipe *r, double end);
 
+// Elements of a unit's routed experts, all of them; 0 for a dense unit.
+double volume_unit_experts(const struct model_unit *u);
 // A unit's tensors in the order in which their gradients become ready: against the order in which
 // their modules ran. Fills out[] and returns how many.
 #define VOLUME_UNIT_TENSORS_MAX 64

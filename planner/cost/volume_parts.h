@@ -36,6 +36,7 @@ void volume_copy(struct volume_parts *v, const struct volume_copy *copy); // non
 void volume_deepspeed(struct volume_parts *v); // stages 1, 2, 3, MiCS, ZeRO++
 void volume_torch(struct volume_parts *v);     // DDP, FSDP1, FSDP2, Megatron's DDP
 void volume_offload(struct volume_parts *v);
+void volume_model_parallel(struct volume_parts *v);
 void volume_muon(struct volume_parts *v); // gathers of whole matrices, none of other optimizers
 
 // Buckets that gradients fill in backward order: a bucket closes before it would exceed

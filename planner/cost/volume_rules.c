@@ -6,6 +6,7 @@
 #include "cost/volume_parts.h"
 
 #include <math.h>
+#include <string.h>
 
 static struct volume_entry world_entry(const struct volume_parts *v) {
     return (struct volume_entry){.group = GROUP_WORLD,
@@ -27,6 +28,16 @@ static struct volume_entry shard_entry(const struct volume_parts *v) {
 }
 
 // A replica group takes every S-th rank.
+// Ranks with the same experts: one in `ep`.
+static struct volume_entry expert_entry(const struct volume_parts *v) {
+    struct volume_entry t = world_entry(v);
+    double ep = (double)v->memory.recipe->ep;
+    t.group = GROUP_REPLICA;
+    t.group_size /= ep;
+    t.ranks_per_node = fmax(1, floor(v->local_ranks / ep));
+    return t;
+}
+
 static struct volume_entry replica_entry(const struct volume_parts *v) {
     struct volume_entry t = world_entry(v);
     const struct recipe *r = v->memory.recipe;
@@ -36,12 +47,32 @@ static struct volume_entry replica_entry(const struct volume_parts *v) {
     return t;
 }
 
-static void add(struct volume_parts *v, struct volume_entry t, const char *phase, const char *what,
+static void put(struct volume_parts *v, struct volume_entry t, const char *phase, const char *what,
                 enum collective c) {
     t.phase = phase;
     t.what = what;
     t.collective = c;
     volume_add(v, &t);
+}
+
+// A payload of `elements` over all ranks; the experts among them only over those that share them.
+static void add(struct volume_parts *v, struct volume_entry t, const char *phase, const char *what,
+                enum collective c) {
+    const struct memory_sizes *s = &v->memory.sizes;
+    if (v->memory.recipe->ep <= 1 || t.group != GROUP_WORLD) {
+        put(v, t, phase, what, c);
+        return;
+    }
+    double share = s->expert / s->trainable;
+    struct volume_entry x = expert_entry(v);
+    x.dtype = t.dtype;
+    x.count = fmax(1, ceil(share * t.count));
+    x.payload_bytes = share * t.payload_bytes;
+    t.payload_bytes -= x.payload_bytes;
+    t.count = fmax(1, t.count - x.count);
+    put(v, t, phase, what, c);
+    put(v, x, phase, strcmp(phase, "backward") == 0 ? "gradients of experts" : "updated experts",
+        c);
 }
 
 // ---- bucket counts ------------------------------------------------------------------------------
@@ -124,7 +155,7 @@ static void norms(struct volume_parts *v, double count) {
     t.dtype = DTYPE_FP32;
     t.count = count;
     t.payload_bytes = 4 * count;
-    add(v, t, "step", "norm and overflow", COLLECTIVE_ALL_REDUCE);
+    put(v, t, "step", "norm and overflow", COLLECTIVE_ALL_REDUCE);
 }
 
 // Calls that one parameter larger than a bucket takes: its slices, cut where partitions end, are

@@ -57,7 +57,7 @@ struct graph_task {
 };
 
 struct graph_group {
-    const char *kind; // "world", "shard", "replica", "node", "tensor", "context"
+    const char *kind; // "world", "shard", "replica", "node", "tensor", "context", "expert"
     uint64_t size;
 };
 struct graph_buffer {

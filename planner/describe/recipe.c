@@ -288,24 +288,6 @@ static void resolve_types(struct recipe *r) {
 
 // ---- groups -------------------------------------------------------------------------------------
 
-bool recipe_check_parallel(const struct recipe *r, struct err *e) {
-    const struct {
-        const char *option, *what;
-        uint64_t size;
-    } dims[] = {{"--tp", "tensor parallelism", r->tp},
-                {"--cp", "context parallelism", r->cp},
-                {"--pp", "pipeline parallelism", r->pp},
-                {"--ep", "expert parallelism", r->ep}};
-    for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++)
-        if (dims[i].size != 1)
-            return err_set(e, ERR_USAGE,
-                           "%s %llu: %s is not modelled; this planner covers data parallelism "
-                           "(leave %s at 1)",
-                           dims[i].option, (unsigned long long)dims[i].size, dims[i].what,
-                           dims[i].option);
-    return true;
-}
-
 static bool resolve_reshard(const struct recipe *r, struct err *e) {
     uint64_t k = r->reshard_group;
     if (r->strategy != STRATEGY_FSDP2_RESHARD)
@@ -323,6 +305,7 @@ static bool resolve_groups(struct recipe *r, const struct cluster *c, struct err
     uint64_t world = c->gpus ? c->gpus : c->nodes * c->gpus_per_node;
     if (world == 0)
         return err_set(e, ERR_INPUT, "cluster %s has no GPU", c->name ? c->name : "?");
+    world /= r->tp * r->cp * r->pp;
     uint64_t shard = world;
     if (r->strategy == STRATEGY_DDP || r->strategy == STRATEGY_FSDP1_NOSHARD) {
         shard = 1;
@@ -531,12 +514,12 @@ bool recipe_resolve(struct recipe *r, const struct model *m, const struct cluste
     assert((unsigned)r->strategy < STRATEGY_COUNT && (unsigned)r->precision < PRECISION_COUNT);
     struct recipe next = *r;
     next.framework = recipe_framework(next.strategy);
-    if (!recipe_check_parallel(&next, e) || !resolve_groups(&next, c, e))
+    if (!recipe_check_parallel(&next, m, c, e) || !resolve_groups(&next, c, e))
         return false;
     resolve_types(&next);
     if (!resolve_offload(&next, e) || !resolve_batch(&next, e) || !resolve_seq(&next, m, e) ||
-        !resolve_optimizer(&next, e) || !resolve_kernel(&next, m, c, e) ||
-        !check_targets(&next, m, e))
+        !recipe_check_context(&next, e) || !resolve_optimizer(&next, e) ||
+        !resolve_kernel(&next, m, c, e) || !check_targets(&next, m, e))
         return false;
     *r = next;
     return true;

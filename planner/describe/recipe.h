@@ -182,8 +182,10 @@ void recipe_defaults(enum strategy s, struct recipe *out);
 bool recipe_resolve(struct recipe *r, const struct model *m, const struct cluster *c,
                     struct err *e);
 // Batch: of micro_batch, grad_accum and global_batch the one that is 0 is derived.
-// tp, cp, pp and ep above 1 are refused by name (part of recipe_resolve).
-bool recipe_check_parallel(const struct recipe *r, struct err *e);
+// What is modelled of tp, cp, pp and ep (part of recipe_resolve); docs/method.md §model-parallel.
+bool recipe_check_parallel(const struct recipe *r, const struct model *m, const struct cluster *c,
+                           struct err *e);
+bool recipe_check_context(const struct recipe *r, struct err *e); // once seq is known
 bool recipe_strategy_parse(const char *text, enum strategy *out, uint64_t *reshard_group,
                            struct err *e);
 enum framework recipe_framework(enum strategy s);

@@ -72,14 +72,14 @@ const struct opt recipe_options[] = {
     {"shard-group", 0, OPT_COUNT, Q(shard_group), "N", 1, MANY, NULL, NULL,
      "GPUs per shard group of hsdp, mics and zero++; default the GPUs of a node", RECIPE,
      G(shard_group)},
-    {"tp", 0, OPT_COUNT, Q(tp), "N", 1, MANY, NULL, "1",
-     "tensor-parallel size; above 1 is not modelled", RECIPE, G(tp)},
-    {"cp", 0, OPT_COUNT, Q(cp), "N", 1, MANY, NULL, "1",
-     "context-parallel size; above 1 is not modelled", RECIPE, G(cp)},
-    {"pp", 0, OPT_COUNT, Q(pp), "N", 1, MANY, NULL, "1", "pipeline stages; above 1 is not modelled",
-     RECIPE, G(pp)},
+    {"tp", 0, OPT_COUNT, Q(tp), "N", 1, MANY, NULL, "1", "tensor-parallel size, inside a node",
+     RECIPE, G(tp)},
+    {"cp", 0, OPT_COUNT, Q(cp), "N", 1, MANY, NULL, "1", "context-parallel size, inside a node",
+     RECIPE, G(cp)},
+    {"pp", 0, OPT_COUNT, Q(pp), "N", 1, MANY, NULL, "1", "pipeline stages (an estimate)", RECIPE,
+     G(pp)},
     {"ep", 0, OPT_COUNT, Q(ep), "N", 1, MANY, NULL, "1",
-     "expert-parallel size; above 1 is not modelled", RECIPE, G(ep)},
+     "expert-parallel size of a mixture (ddp, zero1, zero2)", RECIPE, G(ep)},
     {"clip", 0, OPT_DOUBLE, Q(clip), "X", 0, MANY, NULL, "1",
      "gradient norm limit; 0 turns clipping off", RECIPE, G(clip)},
     {"lora-rank", 0, OPT_COUNT, Q(lora_rank), "N", 1, MANY, NULL, NULL,
@@ -309,8 +309,7 @@ bool recipe_request_expand(const struct recipe_request *q, const struct model *m
     if (q->framework_version && !version_warn(q->framework_version, a, &list.warnings, e))
         return false;
     for (size_t i = 0; i < list.count; i++)
-        if (!recipe_apply(q, a, &list.items[i], &list.origins[i], e) ||
-            !recipe_check_parallel(&list.items[i], e))
+        if (!recipe_apply(q, a, &list.items[i], &list.origins[i], e))
             return err_of_usage(e);
     *out = list;
     return true;

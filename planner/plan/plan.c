@@ -72,6 +72,10 @@ static void set_proof(struct plan *p) {
     default:
         p->proven_time = PROOF_RULE;
     }
+    if (r->tp > 1 || r->cp > 1)
+        p->proven_time = PROOF_RULE;
+    if (r->pp > 1 || r->ep > 1)
+        p->proven_time = PROOF_UNPROVEN;
 }
 
 struct plan_workspace {

@@ -347,6 +347,14 @@ static uint32_t exchange(struct step_builder *b, uint32_t unit, bool backward) {
             c.dep = step_collective(b, &c);
         }
     }
+    if (r->ep > 1 && k->unit->moe) { // tokens to their experts and back
+        c.collective = COLLECTIVE_ALL_TO_ALL;
+        c.group = GROUP_EXPERT;
+        c.size = r->ep;
+        c.payload_bytes = k->tensor_bytes * (double)b->model->experts_per_token;
+        for (int i = 0; i < calls; i++)
+            c.dep = step_collective(b, &c);
+    }
     return c.dep;
 }
 
@@ -376,7 +384,9 @@ uint32_t step_compute(struct step_builder *b, uint32_t unit, bool backward) {
     } else {
         step_activation_out(b, unit, id);
     }
-    if (k->unit->kind == UNIT_BLOCK && (b->recipe->tp > 1 || b->recipe->cp > 1))
+    const struct recipe *r = b->recipe;
+    bool routed = r->ep > 1 && k->unit->moe;
+    if (k->unit->kind == UNIT_BLOCK && (r->tp > 1 || r->cp > 1 || routed))
         step_stream_wait(b, STREAM_COMPUTE, exchange(b, unit, backward));
     return id;
 }

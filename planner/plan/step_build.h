@@ -17,6 +17,7 @@ struct step_unit_class {
     double elements, trainable;        // of one instance on this rank (tensor-parallel share);
                                        // FSDP2's padding included
     double gather_bytes, stored_bytes; // of the whole instance: as gathered, as its shards keep it
+    double experts;                    // of them, routed experts under expert parallelism
     double kept_bytes, backward_bytes; // activations across forward; more while in backward
     double tensor_bytes;               // payload of one tensor-parallel exchange
     double persistent;                 // elements ZeRO-3 keeps gathered
@@ -79,6 +80,7 @@ struct step_builder {
     struct step_sizes sizes;
     struct step_link_rates rates;
     double elements, trainable; // whole model on this rank's tensor- and pipeline-parallel share
+    double experts;             // of them, under expert parallelism
     uint64_t shard, replicas, ranks_per_node;
     struct step_estimate estimates[STEP_ESTIMATES];
     uint32_t estimate_count;
@@ -195,5 +197,7 @@ double step_nvme_share(const struct step_builder *b);
 uint32_t step_adam(struct step_builder *b, double elements, uint32_t dep, bool wait);
 // SuperOffload steps sub-groups during backward: only without clipping.
 bool step_adam_in_backward(const struct recipe *r);
+// Trainable elements this rank's optimizer holds.
+double step_held_elements(const struct step_builder *b);
 // Clipping, optimizer on GPU or host, updated parameters.
 void step_build_optimizer(struct step_builder *b);

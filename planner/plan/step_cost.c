@@ -92,6 +92,11 @@ static void init_classes(struct step_builder *b) {
         scale_unit_cost(&k->forward, b->scale.compute);
         scale_unit_cost(&k->backward, b->scale.compute);
         k->elements = class_elements(b, k->unit);
+        if (r->ep > 1) {
+            double all = volume_unit_experts(k->unit);
+            k->experts = all / (double)r->ep;
+            k->elements -= all - k->experts;
+        }
         k->trainable = class_trainable(b, k);
         class_bytes(b, k);
         if (k->unit->kind == UNIT_BLOCK)
@@ -120,6 +125,7 @@ static void init_units(struct step_builder *b) {
                 (struct step_unit){.class = i, .layer = block ? layer++ : 0};
             b->elements += b->classes[i].elements;
             b->trainable += b->classes[i].trainable;
+            b->experts += b->classes[i].experts;
         }
     }
 }

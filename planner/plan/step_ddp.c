@@ -25,29 +25,35 @@ static void forward(struct step_builder *b) {
 struct ddp {
     struct step_builder *b;
     bool megatron, scatter;
-    double reduce_bytes; // per element
-    double filled_bytes, cap_bytes;
+    double reduce_bytes;                  // per element
+    double filled_bytes[2], cap_bytes[2]; // experts of expert parallelism have buckets of their own
     uint32_t final;
 };
 
-static void reduce_bucket(struct ddp *d, uint32_t unit) {
+// Ranks that share a parameter: all, or with expert parallelism those with the same experts.
+static void sharers(const struct step_builder *b, bool experts, struct step_collective *c) {
+    c->size = experts ? b->recipe->world / b->recipe->ep : b->recipe->world;
+    c->stride = experts ? b->recipe->ep : b->recipe->tp;
+    c->group = experts ? GROUP_REPLICA : GROUP_WORLD;
+}
+
+static void reduce_bucket(struct ddp *d, uint32_t unit, bool experts) {
     struct step_builder *b = d->b;
     b->hook_s += hook_s;
     struct step_collective c = {.op = OP_REDUCE,
                                 .stream = STREAM_COLLECTIVE,
                                 .collective =
                                     d->scatter ? COLLECTIVE_REDUCE_SCATTER : COLLECTIVE_ALL_REDUCE,
-                                .group = GROUP_WORLD,
                                 .dtype = step_dtype_of(d->reduce_bytes),
-                                .size = b->recipe->world,
-                                .stride = b->recipe->tp,
-                                .payload_bytes = d->filled_bytes,
+                                .payload_bytes = d->filled_bytes[experts],
                                 .unit = unit,
                                 .dep = b->last[STREAM_COMPUTE]};
-    d->final = step_collective(b, &c);
-    d->filled_bytes = 0;
+    sharers(b, experts, &c);
+    d->filled_bytes[experts] = 0;
     if (!d->megatron)
-        d->cap_bytes = (double)b->recipe->ddp_bucket_bytes;
+        d->cap_bytes[experts] = (double)b->recipe->ddp_bucket_bytes;
+    if (c.size > 1)
+        d->final = step_collective(b, &c);
 }
 
 // A bucket closes once a tensor takes it to its cap, so a tensor larger than the cap ends one.
@@ -62,10 +68,12 @@ static void fill_buckets(struct ddp *d, uint32_t unit) {
     for (size_t i = 0; i < count; i++) {
         const struct tensor *t = order[i];
         double bytes = (double)tensor_numel(t) / (double)b->recipe->tp * share * d->reduce_bytes;
-        for (uint64_t copy = 0; copy < t->count; copy++) {
-            d->filled_bytes += bytes;
-            if (d->filled_bytes >= d->cap_bytes)
-                reduce_bucket(d, unit);
+        bool experts = b->recipe->ep > 1 && t->role == TENSOR_EXPERT;
+        uint64_t copies = experts ? t->count / b->recipe->ep : t->count;
+        for (uint64_t copy = 0; copy < copies; copy++) {
+            d->filled_bytes[experts] += bytes;
+            if (d->filled_bytes[experts] >= d->cap_bytes[experts])
+                reduce_bucket(d, unit, experts);
         }
     }
 }
@@ -74,9 +82,9 @@ static void backward_ddp(struct ddp *d, bool sync) {
     struct step_builder *b = d->b;
     const struct recipe *r = b->recipe;
     b->phase = STEP_BACKWARD;
-    d->filled_bytes = 0;
-    d->cap_bytes = d->megatron ? megatron_bucket_elements * d->reduce_bytes
-                               : (double)r->ddp_first_bucket_bytes;
+    d->filled_bytes[0] = d->filled_bytes[1] = 0;
+    d->cap_bytes[0] = d->cap_bytes[1] = d->megatron ? megatron_bucket_elements * d->reduce_bytes
+                                                    : (double)r->ddp_first_bucket_bytes;
     for (uint32_t i = b->unit_count; i-- > 0;) {
         double bytes = b->classes[b->units[i].class].trainable * d->reduce_bytes;
         step_keep_gradients(b, bytes, b->trainable * d->reduce_bytes);
@@ -89,8 +97,9 @@ static void backward_ddp(struct ddp *d, bool sync) {
     }
     if (!sync)
         return;
-    if (d->filled_bytes > 0)
-        reduce_bucket(d, 0);
+    for (int i = 0; i < 2; i++)
+        if (d->filled_bytes[i] > 0)
+            reduce_bucket(d, 0, i == 1);
     step_stream_wait(b, STREAM_COMPUTE, d->final);
     if (!r->gradient_as_bucket_view && !d->megatron)
         step_kernel(b, OP_GRAD_COPY, STREAM_COMPUTE, STEP_NO_UNIT,
@@ -114,7 +123,7 @@ void step_build_ddp(struct step_builder *b) {
 
 struct zero12 {
     struct step_builder *b;
-    double filled;     // elements in the bucket
+    double filled[2];  // elements in the bucket; in that of experts under expert parallelism
     double whole;      // accumulated elements over owned ones
     uint32_t previous; // end of the last reduction
     uint64_t micro;
@@ -147,10 +156,12 @@ static void offload_gradients(struct zero12 *z, double elements, enum step_strea
 
 // Divide, all-reduce, copy out what this rank owns: in line on the compute stream, or with
 // overlap_comm on its own stream while compute waits for the reduction before it.
-static void flush(struct zero12 *z, uint32_t unit) {
+static void flush(struct zero12 *z, uint32_t unit, bool experts) {
     struct step_builder *b = z->b;
     const struct recipe *r = b->recipe;
-    if (z->filled <= 0)
+    double filled = z->filled[experts];
+    double owners = (double)b->shard / (experts ? (double)r->ep : 1);
+    if (filled <= 0)
         return;
     bool overlap = recipe_overlaps(r);
     enum step_stream stream = overlap ? STREAM_REDUCE : STREAM_COMPUTE;
@@ -159,30 +170,29 @@ static void flush(struct zero12 *z, uint32_t unit) {
         step_stream_wait(b, STREAM_REDUCE, b->last[STREAM_COMPUTE]);
         step_stream_wait(b, STREAM_COMPUTE, z->previous);
     }
-    double bytes = z->filled * b->sizes.reduce;
+    double bytes = filled * b->sizes.reduce;
     uint32_t divided = step_kernel(b, OP_GRAD_COPY, stream, unit, 2 * bytes);
     struct step_collective c = {.op = OP_REDUCE,
                                 .stream = STREAM_COLLECTIVE,
                                 .collective = COLLECTIVE_ALL_REDUCE,
-                                .group = GROUP_WORLD,
                                 .dtype = step_dtype_of(b->sizes.reduce),
-                                .size = r->world,
-                                .stride = r->tp,
                                 .payload_bytes = bytes,
                                 .unit = unit,
                                 .dep = divided};
+    sharers(b, experts, &c);
     if (r->reduce_scatter && !r->multi_rank_bucket) { // one reduce per owner: half the bytes
         c.collective = COLLECTIVE_REDUCE;
     }
-    step_stream_wait(b, stream, step_collective(b, &c));
+    if (c.size > 1 || !experts)
+        step_stream_wait(b, stream, step_collective(b, &c));
     if (r->strategy == STRATEGY_ZERO2 && r->offload_optimizer == OFFLOAD_NONE)
-        step_keep_gradients(b, z->filled / (double)b->shard * b->sizes.grad,
-                            b->trainable / (double)b->shard * b->sizes.grad);
-    z->previous = step_kernel(b, OP_GRAD_COPY, stream, unit, 2 * bytes / (double)b->shard);
+        step_keep_gradients(b, filled / owners * b->sizes.grad,
+                            step_held_elements(b) * b->sizes.grad);
+    z->previous = step_kernel(b, OP_GRAD_COPY, stream, unit, 2 * bytes / owners);
     if (r->offload_optimizer != OFFLOAD_NONE)
-        offload_gradients(z, z->filled, stream);
+        offload_gradients(z, filled, stream);
     z->previous = b->last[stream];
-    z->filled = 0;
+    z->filled[experts] = 0;
 }
 
 static void fill(struct zero12 *z, uint32_t unit) {
@@ -196,10 +206,12 @@ static void fill(struct zero12 *z, uint32_t unit) {
     for (size_t i = 0; i < count; i++) {
         const struct tensor *t = order[i];
         double numel = (double)tensor_numel(t) / (double)b->recipe->tp * share;
-        for (uint64_t copy = 0; copy < t->count; copy++) {
-            if (z->filled + numel > bucket)
-                flush(z, unit);
-            z->filled += numel;
+        bool experts = b->recipe->ep > 1 && t->role == TENSOR_EXPERT;
+        uint64_t copies = experts ? t->count / b->recipe->ep : t->count;
+        for (uint64_t copy = 0; copy < copies; copy++) {
+            if (z->filled[experts] + numel > bucket)
+                flush(z, unit, experts);
+            z->filled[experts] += numel;
         }
     }
 }
@@ -236,7 +248,8 @@ static void backward_zero(struct zero12 *z) {
     if (b->recipe->strategy == STRATEGY_ZERO1 && !recipe_overlaps(b->recipe))
         for (uint32_t i = b->unit_count; i-- > 0;)
             fill(z, i);
-    flush(z, 0);
+    flush(z, 0, false);
+    flush(z, 0, true);
     step_stream_wait(b, STREAM_COMPUTE, z->previous);
     step_release(b, buckets);
     if (recipe_overlaps(b->recipe) && z->previous != SIM_NONE)

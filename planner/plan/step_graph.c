@@ -19,7 +19,7 @@ struct export {
 };
 
 static const char *const group_names[TRANSFER_GROUP_COUNT] = {
-    "world", "shard", "replica", "node", "host", "tensor", "context", "expert"};
+    "world", "shard", "replica", "node", "host", "tensor", "context", "expert", "pipeline"};
 
 static enum graph_kind kind_of(enum step_op op) {
     switch (op) {

@@ -18,13 +18,15 @@ static bool on_host(const struct recipe *r) {
            (!recipe_is_deepspeed(r) && r->offload_param == OFFLOAD_CPU);
 }
 
-// Trainable elements this rank's optimizer holds.
-static double held_elements(const struct step_builder *b) {
-    return b->trainable / (double)b->shard;
+double step_held_elements(const struct step_builder *b) {
+    if (b->shard <= 1)
+        return b->trainable;
+    // Experts are spread over shard/ep ranks, each of which holds 1/ep of them.
+    return (b->trainable + b->experts * ((double)b->recipe->ep - 1)) / (double)b->shard;
 }
 
 static uint64_t sub_groups(const struct step_builder *b) {
-    double n = held_elements(b);
+    double n = step_held_elements(b);
     double size = (double)b->recipe->sub_group_elements;
     if (!recipe_is_stage3(b->recipe) || size <= 0 || n <= size)
         return 1;
@@ -56,7 +58,7 @@ static void reduce_norm(struct step_builder *b) {
 }
 
 static void clip_on_gpu(struct step_builder *b) {
-    double bytes = held_elements(b) * b->sizes.grad;
+    double bytes = step_held_elements(b) * b->sizes.grad;
     if (b->recipe->clip <= 0)
         return;
     step_kernel(b, OP_NORM, STREAM_COMPUTE, STEP_NO_UNIT, bytes);
@@ -194,9 +196,10 @@ static uint32_t step_sub_group(struct step_builder *b, double elements, uint32_t
 // sub-group; pipeline_read starts the next read early, pipeline_write leaves the write behind.
 static void swap_sub_groups(struct step_builder *b, uint64_t count, double elements) {
     const struct recipe *r = b->recipe;
-    const double grad_bytes = 4, out_bytes = 4 + memory_state_bytes(r); // master, m and v
+    const double grad_bytes = 4,
+                 out_bytes = 4 + optimizer_state_bytes(b->model, r, 1); // master, m and v
     const double in_bytes = out_bytes + grad_bytes;
-    step_swap(b, false, held_elements(b) * grad_bytes, b->last[STREAM_D2H], true);
+    step_swap(b, false, step_held_elements(b) * grad_bytes, b->last[STREAM_D2H], true);
     uint32_t read = step_swap(b, true, elements * in_bytes, SIM_NONE, !r->pipeline_read);
     uint32_t written = SIM_NONE;
     for (uint64_t i = 0; i < count; i++) {
@@ -215,7 +218,7 @@ static void swap_sub_groups(struct step_builder *b, uint64_t count, double eleme
 static void optimize_on_host(struct step_builder *b) {
     const struct recipe *r = b->recipe;
     uint64_t count = sub_groups(b);
-    double each = held_elements(b) / (double)count;
+    double each = step_held_elements(b) / (double)count;
     uint64_t on_gpu = 0;
     if (r->offload_ratio < 1 && recipe_is_stage3(r))
         on_gpu = (uint64_t)((1 - r->offload_ratio) * (double)count);
@@ -232,7 +235,7 @@ static void optimize_on_host(struct step_builder *b) {
     }
     if (step_adam_in_backward(r)) { // all that is left is to send the weights up
         sim_host_wait(b->sim, b->last[STREAM_CPU]);
-        updated_to_gpu(b, held_elements(b), b->last[STREAM_CPU], true);
+        updated_to_gpu(b, step_held_elements(b), b->last[STREAM_CPU], true);
         return;
     }
     for (uint64_t i = 0; i < count; i++) {
@@ -246,7 +249,7 @@ static void optimize_on_host(struct step_builder *b) {
 // DeepSpeed stages 1 and 2 gather the 16-bit weights in one call per parameter group.
 static void gather_updated(struct step_builder *b) {
     const struct recipe *r = b->recipe;
-    double elements = b->trainable, each = b->sizes.param; // as stored
+    double elements = b->trainable - b->experts, each = b->sizes.param; // as stored
     if (recipe_is_stage3(r)) {
         elements = b->persistent;
         each = b->sizes.gather;
@@ -275,6 +278,13 @@ static void gather_updated(struct step_builder *b) {
                                 .unit = STEP_NO_UNIT,
                                 .dep = b->last[STREAM_COMPUTE]};
     step_stream_wait(b, STREAM_COMPUTE, step_collective(b, &c));
+    if (b->experts > 0 && b->shard > r->ep) {
+        c.group = GROUP_REPLICA;
+        c.size = b->shard / r->ep;
+        c.stride = r->ep;
+        c.payload_bytes = b->experts * each;
+        step_stream_wait(b, STREAM_COMPUTE, step_collective(b, &c));
+    }
 }
 
 void step_build_optimizer(struct step_builder *b) {
@@ -284,9 +294,9 @@ void step_build_optimizer(struct step_builder *b) {
     } else {
         clip_on_gpu(b);
         orthogonalise(b);
-        optimize_on_gpu(b, held_elements(b));
+        optimize_on_gpu(b, step_held_elements(b));
     }
-    double swapped = step_nvme_share(b) * held_elements(b) * b->sizes.param;
+    double swapped = step_nvme_share(b) * step_held_elements(b) * b->sizes.param;
     if (b->recipe->offload_param == OFFLOAD_NVME && swapped > 0)
         step_swap(b, false, swapped, SIM_NONE, true);
     gather_updated(b);

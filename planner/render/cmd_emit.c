@@ -76,6 +76,15 @@ static bool one_recipe(struct cli *cli, struct emit_options *o, enum config_kind
     return true;
 }
 
+// Only torchtitan's file has words for model parallelism.
+static bool can_say(const struct recipe *r, enum config_kind kind, struct err *e) {
+    if (r->tp * r->cp * r->pp * r->ep == 1 || (kind == CONFIG_TORCHTITAN && r->ep == 1))
+        return true;
+    return err_set(e, ERR_USAGE,
+                   "emit: this configuration has no words for --tp, --cp, --pp or --ep; the "
+                   "torchtitan form has, but for --ep");
+}
+
 static bool emit(struct cli *cli, struct emit_options *o) {
     struct emit_config q = {.arena = cli->arena};
     struct model m;
@@ -87,7 +96,7 @@ static bool emit(struct cli *cli, struct emit_options *o) {
     cli->rest.items++; // cli_load takes the first two
     cli->rest.count--;
     if (!cli_load(cli, &o->recipe, &m, &c) || !one_recipe(cli, o, q.kind, &m, &r) ||
-        !recipe_resolve(&r, &m, &c, &cli->err))
+        !recipe_resolve(&r, &m, &c, &cli->err) || !can_say(&r, q.kind, &cli->err))
         return false;
     q.model = &m;
     q.cluster = &c;

@@ -84,6 +84,7 @@ static const char *const group_names[TRANSFER_GROUP_COUNT] = {
     [GROUP_WORLD] = "world",     [GROUP_SHARD] = "shard",   [GROUP_REPLICA] = "replica",
     [GROUP_NODE] = "node",       [GROUP_HOST] = "host",     [GROUP_TENSOR] = "tensor",
     [GROUP_CONTEXT] = "context", [GROUP_EXPERT] = "expert",
+    [GROUP_PIPELINE] = "pipeline",
 };
 
 static const char *transfer_kind(const struct transfer *t) {

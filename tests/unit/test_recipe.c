@@ -140,10 +140,8 @@ static void test_refusals(void **state) {
             r.offload_optimizer = OFFLOAD_NVME);
     REFUSED(STRATEGY_DDP, "ddp: offload is not offered", r.offload_optimizer = OFFLOAD_CPU);
     REFUSED(STRATEGY_ZERO3, "precision fp8: Test GPU has no fp8", r.precision = PRECISION_FP8);
-    REFUSED(STRATEGY_ZERO3, "--tp 2: tensor parallelism is not modelled", r.tp = 2);
-    REFUSED(STRATEGY_ZERO3, "--cp 2: context parallelism", r.cp = 2);
-    REFUSED(STRATEGY_ZERO3, "--pp 2: pipeline parallelism", r.pp = 2);
-    REFUSED(STRATEGY_ZERO3, "--ep 2: expert parallelism", r.ep = 2);
+    REFUSED(STRATEGY_ZERO3, "pipeline engine takes ZeRO stage 1", r.pp = 2);
+    REFUSED(STRATEGY_ZERO3, "--ep 2: the model has no experts", r.ep = 2);
     REFUSED(STRATEGY_ZERO3, "= 32 sequences, but the global batch is 64", r.micro_batch = 2,
             r.global_batch = 64);
     REFUSED(STRATEGY_ZERO3, "global batch 40 is not a multiple of micro batch x GPUs = 16",

@@ -34,6 +34,10 @@ double compute_memory_bound_s(const struct gpu *g, enum kernel_stack s, double b
     (void)g, (void)s, (void)bytes;
     return cost.kernel_s;
 }
+double compute_gemm_s(const struct gpu *g, enum kernel_stack s, const struct gemm_shape *shape) {
+    (void)g, (void)s, (void)shape;
+    return cost.kernel_s;
+}
 double compute_optimizer_s(const struct cluster *c, const struct recipe *r, double elements) {
     (void)c, (void)r, (void)elements;
     return cost.optimizer_s;

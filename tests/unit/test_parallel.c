@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensor, context, pipeline and expert parallelism: bytes worked by hand, the step's tasks against
+// the planned transfers, and refusals that say why.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/units.h"
+#include "cost/memory.h"
+#include "cost/volume.h"
+#include "plan/step.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+struct fixture {
+    struct arena *arena;
+    struct model dense, mixture;
+    struct cluster cluster; // two DGX H100
+};
+
+static struct fixture open_fixture(void) {
+    struct fixture f = {.arena = arena_create()};
+    struct err e = {0};
+    assert_true(model_load("llama-3.1-70b", f.arena, &f.dense, &e));
+    assert_true(model_load("mixtral-8x7b", f.arena, &f.mixture, &e));
+    assert_true(cluster_load("dgx-h100", f.arena, &f.cluster, &e));
+    assert_true(cluster_resize(&f.cluster, 2, 16, &e));
+    return f;
+}
+
+static void near(double got, double want, double tolerance) {
+    if (!(fabs(got - want) <= tolerance * fabs(want)))
+        fail_msg("%.15g instead of %.15g", got, want);
+}
+
+static struct recipe recipe_of(enum strategy s, uint64_t tp, uint64_t cp, uint64_t pp,
+                               uint64_t ep) {
+    struct recipe r;
+    recipe_defaults(s, &r);
+    r.tp = tp;
+    r.cp = cp;
+    r.pp = pp;
+    r.ep = ep;
+    r.seq = 4096;
+    return r;
+}
+
+static const struct transfer *find(const struct volume *v, const char *phase, const char *what) {
+    for (size_t i = 0; i < v->transfer_count; i++)
+        if (strcmp(v->transfers[i].phase, phase) == 0 && strcmp(v->transfers[i].what, what) == 0)
+            return &v->transfers[i];
+    fail_msg("no transfer of %s in %s", what, phase);
+    return NULL;
+}
+
+// Payload of every collective of the graph by kind, beside the planned one.
+static void same_bytes_in_the_step(const struct fixture *f, const struct model *m,
+                                   const struct recipe *r, const struct volume *v) {
+    double planned[COLLECTIVE_COUNT] = {0}, simulated[COLLECTIVE_COUNT] = {0};
+    struct graph g;
+    struct err e = {0};
+    struct step_request q = {.model = m, .cluster = &f->cluster, .recipe = r};
+    assert_true(step_graph(&q, f->arena, &g, &e));
+    for (size_t i = 0; i < v->transfer_count; i++)
+        if (v->transfers[i].kind == TRANSFER_COLLECTIVE)
+            planned[v->transfers[i].collective] += v->transfers[i].payload_bytes;
+    for (size_t i = 0; i < g.task_count; i++)
+        if (g.tasks[i].kind == GRAPH_COLLECTIVE)
+            simulated[g.tasks[i].collective] += (double)g.tasks[i].bytes;
+    for (int c = 0; c < COLLECTIVE_COUNT; c++)
+        if (planned[c] > 0 && c != COLLECTIVE_SEND_RECV)
+            near(simulated[c], planned[c], 2e-3);
+}
+
+// Two all-reduces of 4096 x 8192 in bf16 per block and direction, 80 blocks; weights an eighth.
+static void tensor(void **state) {
+    (void)state;
+    struct fixture f = open_fixture();
+    struct recipe r = recipe_of(STRATEGY_ZERO1, 8, 1, 1, 1);
+    struct err e = {0};
+    struct volume v;
+    struct memory m;
+    assert_true(recipe_resolve(&r, &f.dense, &f.cluster, &e));
+    assert_int_equal(r.world, 2);
+    assert_int_equal(r.global_batch, 2);
+    assert_true(volume_estimate(&f.dense, &f.cluster, &r, &v, &e));
+    assert_true(memory_estimate(&f.dense, &f.cluster, &r, &m, &e));
+    double each = 4096.0 * 8192 * 2;
+    near(find(&v, "forward", "activations")->payload_bytes, 80 * 2 * each, 1e-12);
+    near(find(&v, "backward", "activations")->payload_bytes, 80 * 2 * each, 1e-12);
+    assert_int_equal(find(&v, "forward", "activations")->group_size, 8);
+    assert_true(find(&v, "forward", "activations")->inter_node_bytes == 0);
+    near((double)m.classes_bytes[MEMORY_PARAMS], 2.0 * (double)f.dense.parameters / 8, 1e-6);
+    near((double)m.classes_bytes[MEMORY_OPTIMIZER], 8.0 * (double)f.dense.parameters / 16, 1e-6);
+    same_bytes_in_the_step(&f, &f.dense, &r, &v);
+    r = recipe_of(STRATEGY_ZERO1, 8, 1, 1, 1);
+    r.recompute = RECOMPUTE_FULL;
+    assert_true(recipe_resolve(&r, &f.dense, &f.cluster, &e));
+    assert_true(volume_estimate(&f.dense, &f.cluster, &r, &v, &e));
+    near(find(&v, "backward", "activations")->payload_bytes, 80 * 4 * each, 1e-12);
+    same_bytes_in_the_step(&f, &f.dense, &r, &v);
+    arena_destroy(f.arena);
+}
+
+// Keys and values of 8 heads of 128 over 4096 tokens: 16 MiB per block, gathered twice and reduced.
+static void context(void **state) {
+    (void)state;
+    struct fixture f = open_fixture();
+    struct recipe r = recipe_of(STRATEGY_FSDP2, 1, 4, 1, 1);
+    struct err e = {0};
+    struct volume v;
+    assert_true(recipe_resolve(&r, &f.dense, &f.cluster, &e));
+    assert_int_equal(r.world, 4);
+    assert_true(volume_estimate(&f.dense, &f.cluster, &r, &v, &e));
+    double each = 2.0 * 4096 * 8 * 128 * 2;
+    near(find(&v, "forward", "keys and values")->payload_bytes, 80 * each, 1e-12);
+    near(find(&v, "backward", "keys and values")->payload_bytes, 80 * each, 1e-12);
+    near(find(&v, "backward", "gradients of keys and values")->payload_bytes, 80 * each, 1e-12);
+    arena_destroy(f.arena);
+}
+
+// Four stages of 20 blocks; with eight micro-steps the bubble makes forward and backward (8+3)/8.
+static void pipeline(void **state) {
+    (void)state;
+    struct fixture f = open_fixture();
+    struct recipe r = recipe_of(STRATEGY_ZERO1, 4, 1, 4, 1), one = r;
+    struct err e = {0};
+    struct volume v;
+    struct step_time t;
+    r.grad_accum = 8;
+    assert_true(recipe_resolve(&r, &f.dense, &f.cluster, &e));
+    assert_int_equal(r.world, 1);
+    assert_true(volume_estimate(&f.dense, &f.cluster, &r, &v, &e));
+    near(find(&v, "forward", "activations to the next stage")->payload_bytes, 8 * 4096.0 * 8192 * 2,
+         1e-12);
+    near(find(&v, "forward", "activations")->payload_bytes, 8 * 20 * 2 * 4096.0 * 8192 * 2, 1e-12);
+    struct step_request q = {.model = &f.dense, .cluster = &f.cluster, .recipe = &r};
+    assert_true(step_simulate(&q, f.arena, &t, NULL, &e));
+    bool bubble = false;
+    for (size_t i = 0; i < t.wait_count; i++)
+        if (strstr(t.waits[i].on, "estimate")) {
+            bubble = true;
+            near(t.waits[i].fraction, 3.0 / 11, 1e-9);
+        }
+    assert_true(bubble);
+    // 1F1B keeps four micro-batches of 20 blocks under way: as many activations as one of 80.
+    struct memory staged, whole;
+    assert_true(memory_estimate(&f.dense, &f.cluster, &r, &staged, &e));
+    one.pp = 1;
+    assert_true(recipe_resolve(&one, &f.dense, &f.cluster, &e));
+    assert_true(memory_estimate(&f.dense, &f.cluster, &one, &whole, &e));
+    near((double)staged.phases[PHASE_FORWARD].classes_bytes[MEMORY_ACTIVATIONS],
+         (double)whole.phases[PHASE_FORWARD].classes_bytes[MEMORY_ACTIVATIONS], 0.03);
+    arena_destroy(f.arena);
+}
+
+// Mixtral: 32 blocks of 8 experts of 3 x 4096 x 14336. With ep = 8 a rank holds one expert of each
+// and all that is dense; 16 ranks make 2 that share an expert.
+static void experts(void **state) {
+    (void)state;
+    struct fixture f = open_fixture();
+    const double all = 32.0 * 8 * 3 * 4096 * 14336, dense = (double)f.mixture.parameters - all;
+    const double local = all / 8, each = 4096.0 * 4096 * 2 * 2; // two experts per token, bf16
+    static const enum strategy strategies[] = {STRATEGY_DDP, STRATEGY_ZERO1, STRATEGY_ZERO2};
+    for (size_t i = 0; i < 3; i++) {
+        struct recipe r = recipe_of(strategies[i], 1, 1, 1, 8);
+        struct err e = {0};
+        struct volume v;
+        struct memory m;
+        assert_true(recipe_resolve(&r, &f.mixture, &f.cluster, &e));
+        assert_int_equal(r.world, 16);
+        assert_true(volume_estimate(&f.mixture, &f.cluster, &r, &v, &e));
+        assert_true(memory_estimate(&f.mixture, &f.cluster, &r, &m, &e));
+        near(find(&v, "forward", "tokens to experts and back")->payload_bytes, 32 * 2 * each,
+             1e-12);
+        near(find(&v, "backward", "tokens to experts and back")->payload_bytes, 32 * 2 * each,
+             1e-12);
+        near(find(&v, "backward", "gradients")->payload_bytes, 2 * dense, 1e-6);
+        near(find(&v, "backward", "gradients of experts")->payload_bytes, 2 * local, 1e-6);
+        assert_int_equal(find(&v, "backward", "gradients of experts")->group_size, 2);
+        // Rings of two nodes leave the node with all they send.
+        near(find(&v, "backward", "gradients of experts")->inter_node_bytes, 2 * local, 1e-6);
+        near((double)m.classes_bytes[MEMORY_PARAMS], 2 * (dense + local), 1e-6);
+        double owned = strategies[i] == STRATEGY_DDP ? dense + local : (dense + all) / 16;
+        near((double)m.classes_bytes[MEMORY_OPTIMIZER], 8 * owned, 1e-6);
+        same_bytes_in_the_step(&f, &f.mixture, &r, &v);
+    }
+    arena_destroy(f.arena);
+}
+
+// The same work in the step, whether the experts are here or with the peers; only exchanges differ.
+static void experts_in_time(void **state) {
+    (void)state;
+    struct fixture f = open_fixture();
+    struct recipe r = recipe_of(STRATEGY_ZERO1, 1, 1, 1, 8);
+    struct err e = {0};
+    struct step_time t;
+    assert_true(recipe_resolve(&r, &f.mixture, &f.cluster, &e));
+    struct step_request q = {.model = &f.mixture, .cluster = &f.cluster, .recipe = &r};
+    assert_true(step_simulate(&q, f.arena, &t, NULL, &e));
+    double sent = 4 * 32 * 4096.0 * 4096 * 2 * 2 * 7 / 8;
+    double rate = f.cluster.gpu.nvlink_bytes_per_s.value;
+    assert_true(t.exposed_comm_s > sent / rate);
+    assert_true(t.mfu > 0 && t.mfu < 1);
+    arena_destroy(f.arena);
+}
+
+static void refusals(void **state) {
+    (void)state;
+    struct fixture f = open_fixture();
+    struct recipe r;
+    struct err e = {0};
+#define REFUSED(model, make, words, change)                                                        \
+    r = make;                                                                                      \
+    change;                                                                                        \
+    err_clear(&e);                                                                                 \
+    assert_false(recipe_resolve(&r, model, &f.cluster, &e));                                       \
+    if (strstr(e.text, words) == NULL)                                                             \
+    fail_msg("'%s' lacks '%s'", e.text, words)
+    REFUSED(&f.dense, recipe_of(STRATEGY_ZERO1, 3, 1, 1, 1), "do not divide", (void)0);
+    REFUSED(&f.dense, recipe_of(STRATEGY_ZERO1, 16, 1, 1, 1), "inside a node", (void)0);
+    REFUSED(&f.dense, recipe_of(STRATEGY_ZERO3, 1, 1, 2, 1), "stage 1 at most", (void)0);
+    REFUSED(&f.dense, recipe_of(STRATEGY_ZEROPP, 2, 1, 1, 1), "whole nodes", (void)0);
+    REFUSED(&f.dense, recipe_of(STRATEGY_ZERO1, 2, 1, 1, 1), "LoRA", r.lora_rank = 8);
+    REFUSED(&f.dense, recipe_of(STRATEGY_ZERO1, 2, 1, 1, 1), "offload",
+            r.offload_optimizer = OFFLOAD_CPU);
+    REFUSED(&f.dense, recipe_of(STRATEGY_FSDP2, 1, 8, 1, 1), "sequence", r.seq = 4100);
+    REFUSED(&f.dense, recipe_of(STRATEGY_ZERO1, 1, 1, 1, 2), "no experts", (void)0);
+    REFUSED(&f.mixture, recipe_of(STRATEGY_ZERO3, 1, 1, 1, 8), "ddp, zero1 and zero2", (void)0);
+    REFUSED(&f.mixture, recipe_of(STRATEGY_ZERO1, 1, 1, 1, 3), "must divide the 8 experts",
+            (void)0);
+#undef REFUSED
+    arena_destroy(f.arena);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tensor),  cmocka_unit_test(context),  cmocka_unit_test(pipeline),
+        cmocka_unit_test(experts), cmocka_unit_test(refusals), cmocka_unit_test(experts_in_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
