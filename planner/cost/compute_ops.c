@@ -272,7 +272,7 @@ static void head_ops(const struct model *m, const struct recipe *r, struct unit_
     const double e = element_bytes(r);
     struct gemm_shape s = {.m = (uint64_t)tokens,
                            .n = (uint64_t)vocab,
-                           .k = m->hidden,
+                           .k = m->embed_dim ? m->embed_dim : m->hidden,
                            .count = 1,
                            .dtype = gemm_dtype(r, TENSOR_HEAD)};
     add_gemm(o, s, true);

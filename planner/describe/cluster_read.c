@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "describe/catalog.h"
 #include "describe/defaults.h"
+#include "describe/figures.h"
 #include "describe/gpu.h"
 
 #include <inttypes.h>
@@ -29,10 +30,7 @@ _Static_assert(sizeof fabric_class_names / sizeof fabric_class_names[0] == FABRI
 #define CLUSTER_FIGURE(member)                                                                     \
     { #member, offsetof(struct cluster, member) }
 
-static const struct {
-    const char *key;
-    size_t offset;
-} figures[] = {
+static const struct figure_field fields[] = {
     CLUSTER_FIGURE(nic_bytes_per_s),         CLUSTER_FIGURE(inter_efficiency),
     CLUSTER_FIGURE(pcie_switch_bytes_per_s), CLUSTER_FIGURE(cpu_cores),
     CLUSTER_FIGURE(host_memory_bytes),       CLUSTER_FIGURE(host_dram_bytes_per_s),
@@ -40,7 +38,7 @@ static const struct {
     CLUSTER_FIGURE(nvme_capacity_bytes),     CLUSTER_FIGURE(usd_per_gpu_hour),
     CLUSTER_FIGURE(cpu_adam_s_per_param),
 };
-#define FIGURE_COUNT (sizeof figures / sizeof figures[0])
+static const struct figure_table figures = {fields, sizeof fields / sizeof fields[0]};
 
 #define CLUSTER_NUMBER(member, max)                                                                \
     { #member, offsetof(struct cluster, member), max }
@@ -93,14 +91,9 @@ static const char *const keys[] = {
 
 static const char *const adam_names[CLUSTER_ADAM_SOFTWARES] = {"own", "deepspeed", "torch"};
 
-static struct figure *figure_at(struct cluster *c, size_t i) {
-    return (struct figure *)(void *)((char *)c + figures[i].offset);
-}
-
 static void cluster_init(struct cluster *c) {
     memset(c, 0, sizeof *c);
-    for (size_t i = 0; i < FIGURE_COUNT; i++)
-        *figure_at(c, i) = figure_unknown();
+    figures_clear(&figures, c);
     for (size_t i = 0; i < CLUSTER_ADAM_SOFTWARES; i++)
         c->cpu_adam_by_software[i] = figure_unknown();
     gpu_init(&c->gpu);
@@ -108,16 +101,6 @@ static void cluster_init(struct cluster *c) {
     c->gpus_per_pcie_switch = 1;
     c->inter_fabric = FABRIC_ETHERNET;
     c->intra_fabric = FABRIC_PCIE;
-}
-
-static bool read_text(struct json_node n, const char *key, struct arena *a, const char **out,
-                      struct err *e) {
-    const char *text = NULL;
-    if (!json_get_string(n, key, false, &text, e))
-        return false;
-    if (text)
-        *out = arena_strdup(a, text);
-    return true;
 }
 
 static bool read_fabric(struct json_node n, const char *key, enum fabric_class *out,
@@ -179,7 +162,7 @@ static bool read_fit(struct json_node n, struct arena *a, struct cluster_fit *fi
     return json_get_u64(n, "nodes", true, &fit->nodes, e) &&
            json_get_u64(n, "ranks", true, &fit->ranks, e) &&
            json_get_figure(n, "latency_s", true, a, &fit->latency_s, e) &&
-           gpu_read_figure(n, "busbw_bytes_per_s", a, &fit->busbw_bytes_per_s, e) &&
+           figures_read_one(n, "busbw_bytes_per_s", a, &fit->busbw_bytes_per_s, e) &&
            json_get_figure(n, "half_bytes", false, a, &fit->half_bytes, e) &&
            json_get_double(n, "min_payload_bytes", false, &fit->min_payload_bytes, e) &&
            json_get_double(n, "max_payload_bytes", false, &fit->max_payload_bytes, e) &&
@@ -194,7 +177,7 @@ static bool read_adam(struct json_node n, struct arena *a, struct cluster *c, st
     if (!json_check_keys(by, adam_names, CLUSTER_ADAM_SOFTWARES, e))
         return false;
     for (size_t i = 0; i < CLUSTER_ADAM_SOFTWARES; i++)
-        if (!gpu_read_figure(by, adam_names[i], a, &c->cpu_adam_by_software[i], e))
+        if (!figures_read_one(by, adam_names[i], a, &c->cpu_adam_by_software[i], e))
             return false;
     return true;
 }
@@ -249,18 +232,16 @@ static bool read_node(struct json_node n, struct arena *a, struct cluster *c, bo
         return false;
     if (!allow_base && json_find(n, "base", &at))
         return json_fail(at, e, "a base cannot have a base");
-    if (!read_base(n, a, c, e) || !read_text(n, "name", a, &c->name, e) ||
-        !read_text(n, "source", a, &c->source, e) ||
-        !read_text(n, "price_date", a, &c->price_date, e) || !read_gpu(n, a, &c->gpu, e) ||
+    if (!read_base(n, a, c, e) || !figures_read_text(n, "name", a, &c->name, e) ||
+        !figures_read_text(n, "source", a, &c->source, e) ||
+        !figures_read_text(n, "price_date", a, &c->price_date, e) || !read_gpu(n, a, &c->gpu, e) ||
         !read_numbers(n, c, e) || !read_fabric(n, "intra_fabric", &c->intra_fabric, e) ||
         !read_fabric(n, "inter_fabric", &c->inter_fabric, e) ||
         !json_get_bool(n, "nic_shares_pcie_switch", false, &c->nic_shares_pcie_switch, e) ||
         !json_get_bool(n, "assumed_host", false, &c->assumed_host, e))
         return false;
-    for (size_t i = 0; i < FIGURE_COUNT; i++)
-        if (!gpu_read_figure(n, figures[i].key, a, figure_at(c, i), e))
-            return false;
-    return read_adam(n, a, c, e) && read_fits(n, a, c, e) && check_counts(n, c, gpus_given, e);
+    return figures_read(&figures, n, a, c, e) && read_adam(n, a, c, e) && read_fits(n, a, c, e) &&
+           check_counts(n, c, gpus_given, e);
 }
 
 static bool read_file(const char *path, struct arena *a, struct cluster *c, bool allow_base,
@@ -344,10 +325,7 @@ bool cluster_write(const char *path, const struct cluster *c, struct err *e) {
     json_add_string(root, "intra_fabric", fabric_class_names[c->intra_fabric]);
     json_add_string(root, "inter_fabric", fabric_class_names[c->inter_fabric]);
     json_add_bool(root, "nic_shares_pcie_switch", c->nic_shares_pcie_switch);
-    for (size_t i = 0; i < FIGURE_COUNT; i++)
-        json_add_figure(
-            root, figures[i].key,
-            *(const struct figure *)(const void *)((const char *)c + figures[i].offset));
+    figures_write(&figures, root, c);
     write_adam(root, c);
     json_add_string(root, "price_date", c->price_date);
     json_add_bool(root, "assumed_host", c->assumed_host);

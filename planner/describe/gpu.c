@@ -3,10 +3,10 @@
 
 #include "describe/catalog.h"
 #include "describe/defaults.h"
+#include "describe/figures.h"
 #include "describe/gpu_kernels.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,10 +14,7 @@
 #define GPU_FIGURE(member)                                                                         \
     { #member, offsetof(struct gpu, member) }
 
-static const struct {
-    const char *key;
-    size_t offset;
-} figures[] = {
+static const struct figure_field fields[] = {
     GPU_FIGURE(memory_nominal_bytes),      GPU_FIGURE(memory_smi_bytes),
     GPU_FIGURE(memory_torch_bytes),        GPU_FIGURE(context_bytes),
     GPU_FIGURE(nccl_first_bytes),          GPU_FIGURE(nccl_next_bytes),
@@ -27,7 +24,7 @@ static const struct {
     GPU_FIGURE(pcie_d2h_bytes_per_s),      GPU_FIGURE(pcie_h2d_both_bytes_per_s),
     GPU_FIGURE(pcie_d2h_both_bytes_per_s),
 };
-#define FIGURE_COUNT (sizeof figures / sizeof figures[0])
+static const struct figure_table figures = {fields, sizeof fields / sizeof fields[0]};
 
 static const char *const keys[] = {
     "schema",
@@ -62,30 +59,12 @@ static const char *const keys[] = {
     "kernels",
 };
 
-static struct figure *figure_at(struct gpu *g, size_t i) {
-    return (struct figure *)(void *)((char *)g + figures[i].offset);
-}
-
 void gpu_init(struct gpu *g) {
     memset(g, 0, sizeof *g);
-    for (size_t i = 0; i < FIGURE_COUNT; i++)
-        *figure_at(g, i) = figure_unknown();
+    figures_clear(&figures, g);
     for (size_t t = 0; t < DTYPE_COUNT; t++)
         g->peak_flop_per_s[t] = g->matmul_fraction[t] = figure_unknown();
     gpu_kernels_clear(g->kernels);
-}
-
-bool gpu_read_figure(struct json_node o, const char *key, struct arena *a, struct figure *f,
-                     struct err *e) {
-    struct figure read = *f;
-    struct json_node n;
-    if (!json_get_figure(o, key, false, a, &read, e))
-        return false;
-    if (figure_is_known(read) && !(isfinite(read.value) && read.value > 0 && read.low >= 0) &&
-        json_find(o, key, &n))
-        return json_fail(n, e, "a known figure is above zero");
-    *f = read;
-    return true;
 }
 
 bool gpu_read_u64(struct json_node o, const char *key, uint64_t max, uint64_t *out, struct err *e) {
@@ -96,16 +75,6 @@ bool gpu_read_u64(struct json_node o, const char *key, uint64_t max, uint64_t *o
     if (v > max && json_find(o, key, &n))
         return json_fail(n, e, "%" PRIu64 " is above the limit of %" PRIu64, v, max);
     *out = v;
-    return true;
-}
-
-static bool read_text(struct json_node n, const char *key, struct arena *a, const char **out,
-                      struct err *e) {
-    const char *text = NULL;
-    if (!json_get_string(n, key, false, &text, e))
-        return false;
-    if (text)
-        *out = arena_strdup(a, text);
     return true;
 }
 
@@ -121,7 +90,7 @@ static bool read_by_dtype(struct json_node n, const char *key, struct arena *a, 
     if (!json_check_keys(o, names, DTYPE_COUNT, e))
         return false;
     for (size_t t = 0; t < DTYPE_COUNT; t++)
-        if (!gpu_read_figure(o, names[t], a, &out[t], e))
+        if (!figures_read_one(o, names[t], a, &out[t], e))
             return false;
     return true;
 }
@@ -149,14 +118,13 @@ static bool read_base(struct json_node n, struct arena *a, struct gpu *g, struct
 }
 
 static bool read_members(struct json_node n, struct arena *a, struct gpu *g, struct err *e) {
-    if (!read_text(n, "id", a, &g->id, e) || !read_text(n, "name", a, &g->name, e) ||
-        !read_text(n, "vendor", a, &g->vendor, e) || !read_text(n, "sm", a, &g->sm, e) ||
-        !read_text(n, "host", a, &g->host, e))
+    if (!figures_read_text(n, "id", a, &g->id, e) ||
+        !figures_read_text(n, "name", a, &g->name, e) ||
+        !figures_read_text(n, "vendor", a, &g->vendor, e) ||
+        !figures_read_text(n, "sm", a, &g->sm, e) || !figures_read_text(n, "host", a, &g->host, e))
         return false;
-    for (size_t i = 0; i < FIGURE_COUNT; i++)
-        if (!gpu_read_figure(n, figures[i].key, a, figure_at(g, i), e))
-            return false;
-    if (!read_by_dtype(n, "peak_flop_per_s", a, g->peak_flop_per_s, e) ||
+    if (!figures_read(&figures, n, a, g, e) ||
+        !read_by_dtype(n, "peak_flop_per_s", a, g->peak_flop_per_s, e) ||
         !read_by_dtype(n, "matmul_fraction", a, g->matmul_fraction, e) || !read_numbers(n, g, e) ||
         !read_kernels(n, a, g, e))
         return false;
@@ -258,10 +226,7 @@ void gpu_write_node(cJSON *o, const struct gpu *g) {
     json_add_string(o, "vendor", g->vendor);
     json_add_string(o, "sm", g->sm);
     json_add_string(o, "host", g->host);
-    for (size_t i = 0; i < FIGURE_COUNT; i++)
-        json_add_figure(
-            o, figures[i].key,
-            *(const struct figure *)(const void *)((const char *)g + figures[i].offset));
+    figures_write(&figures, o, g);
     write_by_dtype(o, "peak_flop_per_s", g->peak_flop_per_s);
     write_by_dtype(o, "matmul_fraction", g->matmul_fraction);
     json_add_u64(o, "nvlink_generation", g->nvlink_generation);

@@ -13,8 +13,5 @@ void gpu_init(struct gpu *g); // every figure unknown
 bool gpu_read_node(struct json_node n, struct arena *a, struct gpu *g, struct err *e);
 void gpu_write_node(cJSON *o, const struct gpu *g);
 
-// A figure must be finite and above zero when known.
-bool gpu_read_figure(struct json_node o, const char *key, struct arena *a, struct figure *f,
-                     struct err *e);
 // An integer member below `max`; absent or null leaves *out.
 bool gpu_read_u64(struct json_node o, const char *key, uint64_t max, uint64_t *out, struct err *e);

@@ -8,15 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-static struct measure_result *append(struct measurement *m, const struct import_source *s) {
-    struct measure_result *more = arena_array(s->arena, m->count + 1, sizeof *more);
-    if (m->count)
-        memcpy(more, m->results, m->count * sizeof *more);
-    m->results = more;
-    measure_result_init(&m->results[m->count]);
-    return &m->results[m->count++];
-}
-
 static void left_out(const struct import_source *s, struct json_node n, const char *text) {
     warnings_add(s->warnings, s->arena, WARNING_LEFT_OUT,
                  arena_printf(s->arena, "%s:%d %s", s->name, json_line(n), n.path), text);
@@ -48,7 +39,7 @@ static void take_matrix(const struct import_source *s, const char *test, struct 
             double giga;
             if (!cell_value(json_at(row, k), &giga) || !(giga > 0))
                 continue; // "N/A" on the diagonal
-            struct measure_result *r = append(m, s);
+            struct measure_result *r = measure_append(m, s->arena);
             r->kind = "copy";
             r->backend = "cuda";
             r->scope = "intra_node";
@@ -160,7 +151,7 @@ static bool take_direction(const struct import_source *s, struct json_node root,
         return true;
     if (json_find(side, "clat_ns", &clat) && !json_get_double(clat, "mean", false, &mean_ns, e))
         return false;
-    struct measure_result *r = append(m, s);
+    struct measure_result *r = measure_append(m, s->arena);
     r->kind = "nvme";
     r->backend = fio_option(root, job, "ioengine", s->arena);
     if (!r->backend)

@@ -9,15 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct measure_result *append(struct measurement *m, const struct import_source *s) {
-    struct measure_result *more = arena_array(s->arena, m->count + 1, sizeof *more);
-    if (m->count)
-        memcpy(more, m->results, m->count * sizeof *more);
-    m->results = more;
-    measure_result_init(&m->results[m->count]);
-    return &m->results[m->count++];
-}
-
 // One copied payload per figure is not stated by these tools: rates stand alone, times are unknown.
 static void set_rate(struct measure_result *x, double bytes_per_s, const char *note) {
     x->algbw_bytes_per_s = x->busbw_bytes_per_s = bytes_per_s;
@@ -55,7 +46,7 @@ static bool p2p_row(const struct import_source *s, const struct import_line *l,
         double giga;
         if (to == from || !import_double(l->words[1 + to], &giga) || !(giga > 0))
             continue;
-        struct measure_result *r = append(out, s);
+        struct measure_result *r = measure_append(out, s->arena);
         r->kind = "copy";
         r->backend = "cuda";
         r->scope = "intra_node";
@@ -113,7 +104,7 @@ static bool gdsio_line(const struct import_source *s, const struct import_line *
     double ops = number_of(value_after(l, "ops:")), block = number_of(value_after(l, "IOSize:"));
     if (!type || !transfer || !(rate > 0))
         return false;
-    struct measure_result *r = append(out, s);
+    struct measure_result *r = measure_append(out, s->arena);
     r->kind = "nvme";
     r->backend = strncmp(transfer, "GPU", 3) == 0 ? "cufile" : "pread";
     r->direction = strstr(type, "WRITE") ? "write" : "read";

@@ -347,6 +347,15 @@ bool measure_read(const char *path, struct arena *a, struct measurement *out, st
     return ok;
 }
 
+struct measure_result *measure_append(struct measurement *m, struct arena *a) {
+    struct measure_result *more = arena_array(a, m->count + 1, sizeof *more);
+    if (m->count)
+        memcpy(more, m->results, m->count * sizeof *more);
+    m->results = more;
+    measure_result_init(&m->results[m->count]);
+    return &m->results[m->count++];
+}
+
 void measure_summarise(struct measure_result *r, const double *samples_s, size_t n,
                        struct arena *a) {
     if (n == 0)

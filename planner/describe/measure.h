@@ -94,6 +94,9 @@ bool measure_read(const char *path, struct arena *a, struct measurement *out, st
 bool measure_parse(const char *text, size_t bytes, const char *name, struct arena *a,
                    struct measurement *out, struct err *e);
 
+// One more result, initialised; valid until the next call.
+struct measure_result *measure_append(struct measurement *m, struct arena *a);
+
 // Samples into iterations, quantiles, min and max. Copies at most MEASURE_SAMPLES_MAX of them,
 // evenly spaced, into `a`.
 void measure_summarise(struct measure_result *r, const double *samples_s, size_t n,

@@ -58,7 +58,8 @@ struct model {
     bool gated_mlp, tied_embeddings, learned_positions, parallel_residual;
     bool positions_follow_seq; // the position table has as many rows as the sequence (mpt-bench-*)
     bool qkv_bias, out_bias, mlp_bias, norm_bias, head_bias, qk_norm;
-    bool post_norms;                        // Gemma 2/3: norms after attention and MLP too
+    bool no_final_norm; // OPT-350m: norms stand after each part, none after the last block
+    bool post_norms;    // Gemma 2/3: norms after attention and MLP too
     uint64_t sliding_window, sliding_every; // 0 = none; every n-th layer is global
     enum norm_kind norm;
     enum activation_kind activation;

@@ -225,11 +225,9 @@ static bool read_mpt(const struct reader *r, struct err *e) {
 
 static bool read_opt(const struct reader *r, struct err *e) {
     bool before = true;
-    struct json_node n;
     if (!read_flag(r, "do_layer_norm_before", &before, e))
         return false;
-    if (!before && json_find(r->text, "do_layer_norm_before", &n))
-        return json_fail(n, e, "OPT with norms after each layer (opt-350m) is not supported");
+    r->m->no_final_norm = !before; // norms after each part: the last block ends in one
     return true;
 }
 

@@ -257,8 +257,9 @@ static void build_units(struct model *m, struct builder *b, struct model_unit *u
     if (m->layers > dense)
         u[n++] = build_block(b, true, m->layers - dense);
     builder_start(b);
-    add_norm(b, b->family->norm);
-    u[n++] = unit_from(b, UNIT_FINAL_NORM, b->family->norm);
+    if (!m->no_final_norm)
+        add_norm(b, b->family->norm);
+    u[n++] = unit_from(b, UNIT_FINAL_NORM, b->family->norm); // a tied head's work is billed here
     if (!m->tied_embeddings || m->head_bias) {
         struct shape head = {TENSOR_HEAD, m->vocab,     m->embed_dim ? m->embed_dim : m->hidden,
                              1,           m->head_bias, false};

@@ -87,6 +87,32 @@ static void benchmark_counts_follow_the_sequence(void **state) {
     }
 }
 
+// The one OPT whose table is narrower than its blocks and whose norms stand after each part: 50272
+// x 512 + 2050 x 1024 + two projections of 512 x 1024 + 24 blocks of 12596224, and no final norm.
+static void opt_with_projections_and_without_a_final_norm(void **state) {
+    (void)state;
+    struct arena *a = arena_create();
+    struct err e = {0};
+    struct model m;
+    if (!model_load("opt-350m", a, &m, &e))
+        fail_msg("%s", e.text);
+    assert_int_equal(m.parameters, 25739264 + 2099200 + 2 * 524288 + 24 * 12596224);
+    assert_int_equal(m.parameters, 331196416);
+    const struct model_unit *u = &m.units[0];
+    assert_string_equal(u->tensors[2].name, "project_out.weight");
+    assert_int_equal(u->tensors[2].rows, 512);
+    assert_int_equal(u->tensors[2].cols, 1024);
+    assert_string_equal(u->tensors[3].name, "project_in.weight");
+    assert_int_equal(u->tensors[3].rows, 1024);
+    for (size_t i = 0; i < m.unit_count; i++)
+        if (m.units[i].kind == UNIT_FINAL_NORM)
+            assert_int_equal(m.units[i].tensor_count, 0);
+    // Every weight that a token is multiplied with: projections, blocks' matrices, the tied head.
+    assert_int_equal(m.matmul_parameters,
+                     2 * 524288 + 24 * (4 * 1024 * 1024 + 2 * 1024 * 4096) + 50272 * 512);
+    arena_destroy(a);
+}
+
 // At least 45, each with a public source; a stated count that differs fails in model_read.
 static void every_model_is_counted(void **state) {
     (void)state;
@@ -141,6 +167,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(published_counts_are_exact),
         cmocka_unit_test(benchmark_counts_follow_the_sequence),
+        cmocka_unit_test(opt_with_projections_and_without_a_final_norm),
         cmocka_unit_test(every_model_is_counted),
         cmocka_unit_test(aliases_resolve_to_one_model),
     };
