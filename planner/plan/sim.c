@@ -5,7 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-#define INITIAL_TASKS 1024u
+#define INITIAL_TASKS 4096u
+#define INITIAL_SETS 64u
 
 struct sim *sim_create(struct arena *a, uint32_t streams, uint32_t resources) {
     struct sim *s = arena_alloc(a, sizeof *s);
@@ -19,7 +20,7 @@ struct sim *sim_create(struct arena *a, uint32_t streams, uint32_t resources) {
     s->capacity_per_s = arena_array(a, resources + 1, sizeof *s->capacity_per_s);
     for (uint32_t i = 0; i < resources; i++)
         s->capacity_per_s[i] = INFINITY;
-    s->set_capacity = SIM_RECENT_SETS;
+    s->set_capacity = INITIAL_SETS;
     s->set_count = 1;
     s->sets = arena_array(a, s->set_capacity, sizeof *s->sets);
     return s;

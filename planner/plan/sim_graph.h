@@ -23,7 +23,7 @@ struct sim_demand_set {
     uint32_t count;
 };
 
-#define SIM_RECENT_SETS 32
+#define SIM_RECENT_SETS 256
 
 struct sim {
     struct arena *arena;

@@ -268,7 +268,8 @@ static bool simulate_accumulation(const struct step_request *q, struct arena *a,
     if (!simulate_all(&part, a, &t, &account, NULL, e))
         return false;
     double low_s = t.step_s - t.step_low_s, high_s = t.step_high_s - t.step_s;
-    const struct step_sums one = both ? difference(&account, &shorter) : account.second;
+    const struct step_sums one =
+        first_differs(&r) ? difference(&account, &shorter) : account.second;
     lengthen(&t, &one, more, g);
     if (!q->quick) {
         t.step_low_s = t.step_s - reach(two.step_s - two.step_low_s, low_s, more);

@@ -52,8 +52,8 @@ static const double dma_setup_s = 10 * UNITS_MICRO;
 
 static struct step_meta *meta_slot(struct step_builder *b, uint32_t id) {
     if (id >= b->meta_capacity) {
-        uint32_t bigger = b->meta_capacity ? 2 * b->meta_capacity : 1024;
-        struct step_meta *moved = arena_array(b->arena, bigger, sizeof *moved);
+        uint32_t bigger = b->meta_capacity ? 2 * b->meta_capacity : 4096;
+        struct step_meta *moved = arena_array_raw(b->arena, bigger, sizeof *moved);
         if (id > 0)
             memcpy(moved, b->meta, id * sizeof *moved);
         b->meta = moved;
