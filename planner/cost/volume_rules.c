@@ -97,14 +97,20 @@ static void fill(struct filler *f, double size) {
 }
 
 size_t volume_backward_order(const struct model_unit *u, const struct tensor **out) {
+    // Stable by falling rank: each tensor goes behind those that run later or as late.
+    int ranks[VOLUME_UNIT_TENSORS_MAX];
     size_t n = 0;
-    for (int rank = ORDER_RANKS - 1; rank >= 0; rank--)
-        for (size_t j = u->tensor_count; j-- > 0;) {
-            const struct tensor *t = &u->tensors[j];
-            int own = u->kind == UNIT_BLOCK ? order_rank(t->module) : 0;
-            if (own == rank && n < VOLUME_UNIT_TENSORS_MAX)
-                out[n++] = t;
+    for (size_t j = u->tensor_count; j-- > 0 && n < VOLUME_UNIT_TENSORS_MAX;) {
+        const struct tensor *t = &u->tensors[j];
+        int own = u->kind == UNIT_BLOCK ? order_rank(t->module) : 0;
+        size_t at = n++;
+        for (; at > 0 && ranks[at - 1] < own; at--) {
+            ranks[at] = ranks[at - 1];
+            out[at] = out[at - 1];
         }
+        ranks[at] = own;
+        out[at] = t;
+    }
     return n;
 }
 
