@@ -84,6 +84,8 @@ static void settle(struct validate_point *v, bool eligible, const char *reason,
                    const char *failure) {
     v->ape = fabs(v->predicted - v->measured) / v->measured;
     v->scored = eligible && isfinite(v->ape);
+    if (failure == NULL)
+        failure = "no such kind of reading is predicted";
     if (!eligible && reason == NULL)
         reason = "left out by the file's own score block";
     v->reason = eligible ? (v->scored ? NULL : failure) : reason;
