@@ -118,10 +118,6 @@ def models():
                                                "n_head": 4, "n_layer": 1, "vocab_size": 10,
                                                "n_positions": 8})
     yield "stated parameters", config(_shardplan={"source": "x", "parameters": 5})
-    yield "OPT with late norms", json.dumps({"model_type": "opt", "hidden_size": 64, "ffn_dim": 128,
-                                             "num_attention_heads": 4, "num_hidden_layers": 1,
-                                             "vocab_size": 10, "max_position_embeddings": 8,
-                                             "do_layer_norm_before": False})
     moe = {"model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 2,
            "moe_intermediate_size": 32}
     yield "every other layer of experts", config(**moe, decoder_sparse_step=2)
@@ -283,7 +279,58 @@ def measurements():
     yield "a broken line", head + '{"kind": \n{"kind": "copy"}\n'
 
 
+def kernel(**changes):
+    return json.dumps({"ph": "X", "cat": "kernel", "name": "gemm", "ts": 1, "dur": 1, **changes})
+
+
+def step(**changes):
+    return json.dumps({"ph": "X", "cat": "gpu_user_annotation", "name": "ProfilerStep#1", "ts": 1,
+                       "dur": 1, **changes})
+
+
+def trace(*events):
+    return '{"traceEvents": [' + ", ".join(events) + "]}"
+
+
+def segment(**changes):
+    return '{"segments": [' + json.dumps({"total_size": 4096, **changes}) + "]}"
+
+
+def history(events):
+    return '{"segments": [], "device_traces": ' + json.dumps(events) + "}"
+
+
+def profiles():
+    yield "trace without events", '{"schemaVersion": 1}'
+    yield "trace with other events", '{"traceEvents": 3}'
+    yield "trace of numbers", '{"traceEvents": [3]}'
+    yield "trace of the CPU", trace(kernel(cat="cpu_op"))
+    yield "kernel without time", trace(kernel(ts="soon"))
+    yield "step without time", trace(kernel(), step(dur=-1))
+    yield "step without length", trace(kernel(), step(dur=0))
+    yield "trace cut off", trace(kernel())[:-9]
+    yield "trace packed", b"\x1f\x8b\x08\0\0\0\0\0"
+    yield "trace in a string", '"traceEvents"'
+    yield "trace of many steps", trace(kernel(), *(step(name=f"ProfilerStep#{i}")
+                                                   for i in range(4097)))
+    yield "snapshot pickled", b"\x80\x04\x95\0"
+    yield "snapshot of nothing", '{"segments": []}'
+    yield "snapshot without segments", '{"device_traces": []}'
+    yield "snapshot in a string", '"segments"'
+    yield "segment without a size", segment(total_size=-1)
+    yield "segment of a far device", segment(device=99)
+    yield "segment that is none", '{"segments": [3]}'
+    yield "block that is none", segment(blocks=[3])
+    yield "block without a size", segment(blocks=[{"state": "inactive"}])
+    yield "history that is none", history([3])
+    yield "history of many devices", history([[]] * 65)
+    yield "event that is none", history([[3]])
+    yield "event without a size", history([[{"action": "alloc", "addr": 1}]])
+    yield "sizes beyond sums", segment(total_size=2**62)
+
+
 def imports():
+    yield from profiles()
     yield "unknown", "hello\n"
     yield "JSON of nobody", '{"a": 1}'
     yield "nvbandwidth without tests", '{"nvbandwidth": {}}'
@@ -368,10 +415,11 @@ def answer(reader, data):
     return {"status": done.returncode, "said": said}
 
 
-READERS = ("cluster_read", "gpu", "gpu_kernels", "import", "import_accelerate", "import_deepspeed",
+READERS = ("cluster_read", "figures", "gpu", "gpu_kernels", "import", "import_accelerate", "import_deepspeed",
            "import_json", "import_nccl_infer", "import_nccl_tests", "import_nccl_xml",
            "import_tables", "import_text", "import_topo", "import_torch", "measure", "model_read",
-           "model_units", "recipe_config", "safetensors")
+           "model_units", "profile", "profile_sum", "recipe_config", "safetensors", "snapshot",
+           "snapshot_sum")
 # What no small file provokes: memory, disk, sizes, or what an earlier check already caught.
 UNREACHED = os.path.join(ROOT, "tests", "golden", "refusals_unreached.txt")
 
@@ -404,7 +452,7 @@ def formats():
     for name in READERS:
         path = os.path.join(ROOT, "planner", "describe", name + ".c")
         text = open(path).read()
-        for m in re.finditer(r"\b(?:err_set|json_fail|refuse)\(", text):
+        for m in re.finditer(r"\b(?:err_set|json_fail|json_stream_fail|refuse)\(", text):
             depth, i = 1, m.end()
             while depth:
                 if text[i] == '"':
