@@ -250,17 +250,26 @@ void page_rehearse_answer(struct page *p, struct view root) {
 }
 
 void page_rehearse_body(struct page *p, struct view root) {
-    static const char *const handled[] = {"schema", "command", "model", "cluster",
-                                          "tasks",  "streams", "note",  NULL};
+    static const char *const handled[] = {"schema",  "command", "model",     "cluster", "tasks",
+                                          "streams", "note",    "deviating", NULL};
     struct view tasks = first_array(root, "tasks|deviations"), streams = view_find(root, "streams");
     pair_figure(p, streams,
                 &(struct pair_bars){"rehearse-streams",
                                     "Busy time of each stream: simulated above, measured below",
                                     "seconds busy", "simulated_busy_s|busy_simulated_s",
                                     "measured_busy_s|busy_measured_s", 1, "_s", "simulated"});
+    pair_figure(
+        p, streams,
+        &(struct pair_bars){"rehearse-exposed",
+                            "Time of each stream with no kernel beside it: simulated above, "
+                            "measured below",
+                            "seconds exposed", "simulated_exposed_s", "measured_exposed_s", 1, "_s",
+                            "simulated"});
     seconds_figure(p, tasks, "rehearse", "Tasks: measured against simulated");
     if (view_count(streams))
         show_any(&p->html, streams, "Streams");
+    if (view_count(view_find(root, "deviating")))
+        show_any(&p->html, view_find(root, "deviating"), "Tasks furthest from the simulation");
     if (view_count(tasks))
         show_any(&p->html, tasks, "Tasks");
     show_rest(&p->html, root, handled);
