@@ -42,6 +42,17 @@ const struct backend *command_backend(struct run *r, const char *const *names, s
     return NULL;
 }
 
+bool command_usable(struct run *r, const char *name) {
+    const struct backend *b = backend_find(name);
+    struct backend_config config = run_config(r);
+    struct err ignored = {0};
+    void *state = NULL;
+    if (b == NULL || !b->open(&config, &state, &ignored))
+        return false;
+    b->close(state);
+    return true;
+}
+
 bool command_has_gpus(struct run *r) {
     static const char *const names[] = {"nccl", NULL};
     struct err ignored = {0};

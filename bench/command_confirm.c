@@ -54,6 +54,7 @@ static bool read_messages(struct run *r, const struct opt_texts *rest, struct me
                                  .nccl = nccl,
                                  .gpus = gpus > 1 && processes ? 1 : gpus,
                                  .gpu = gpus > 0 ? (uint64_t)r->ranks->local_rank % gpus : 0,
+                                 .gemm = command_usable(r, "gemm"),
                                  .limit_flop = HOST_FLOP};
     reader *read = o->from_graph ? messages_read_graph : messages_read;
     return read(&q, r->arena, m, e);

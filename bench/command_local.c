@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands that need no other rank: copies, the CPU optimizer, matrix products.
-#include <stdio.h>
+// Commands that need no other rank: copies, the CPU optimizer.
 #include <string.h>
 
 #include "base/units.h"
@@ -93,46 +92,4 @@ bool command_adam(struct run *r, const struct opt_texts *rest, struct err *e) {
     add_adam(r, &list, "memory", "triad", DTYPE_FP32);
     add_adam(r, &list, "memory", "rmw", DTYPE_FP32);
     return run_points(r, backend_find("adam"), &list, e);
-}
-
-static bool parse_shape(const char *text, struct bench_point *p, struct err *e) {
-    unsigned long long m, n, k;
-    char rest;
-    if (sscanf(text, "%llux%llux%llu%c", &m, &n, &k, &rest) != 3 || m == 0 || n == 0 || k == 0)
-        return err_set(e, ERR_USAGE, "--shape: \"%s\" is not MxNxK", text);
-    p->m = m;
-    p->n = n;
-    p->k = k;
-    return true;
-}
-
-bool command_gemm(struct run *r, const struct opt_texts *rest, struct err *e) {
-    static const char *const names[] = {"gemm", "host", NULL};
-    const char *gpu_shapes[] = {"1024x1024x1024", "2048x2048x2048", "4096x4096x4096",
-                                "8192x8192x8192"};
-    const char *host_shapes[] = {"512x512x512", "1024x1024x1024"};
-    struct point_list list = {0};
-    (void)rest;
-    const struct backend *b = command_backend(r, names, e);
-    if (b == NULL)
-        return false;
-    bool gpu = strcmp(b->name, "host") != 0;
-    const char *usual[] = {gpu ? "bf16" : "fp32"};
-    struct opt_texts shapes = r->options->shapes, dtypes = r->options->dtypes;
-    if (shapes.count == 0)
-        shapes = gpu ? (struct opt_texts){.items = gpu_shapes, .count = 4}
-                     : (struct opt_texts){.items = host_shapes, .count = 2};
-    if (dtypes.count == 0)
-        dtypes = (struct opt_texts){.items = usual, .count = 1};
-    for (size_t i = 0; i < shapes.count; i++) {
-        for (size_t j = 0; j < dtypes.count; j++) {
-            struct bench_point p = {.kind = "gemm", .threads = gpu ? 0 : threads_of(r)};
-            if (!parse_shape(shapes.items[i], &p, e))
-                return false;
-            if (!dtype_find(dtypes.items[j], &p.dtype))
-                return err_set(e, ERR_USAGE, "--dtype: \"%s\" is not a type", dtypes.items[j]);
-            run_add_point(r, &list, &p);
-        }
-    }
-    return run_points(r, b, &list, e);
 }

@@ -28,6 +28,9 @@ uint64_t command_gpus(const struct run *r);
 // The copies of one direction on this machine's GPUs: each, all at once, every pair.
 void command_add_gpu_copies(struct run *r, struct point_list *list, const char *direction);
 
+// True when the named backend is in this build and opens here.
+bool command_usable(struct run *r, const char *name);
+
 // True when NCCL runs here with at least two GPUs, and nothing else was asked for; r->rank_count is
 // then theirs.
 bool command_has_gpus(struct run *r);

@@ -159,11 +159,11 @@ static void place_nvme(struct message *m, bool write, double scale) {
     m->run_planned_bytes = (double)m->point.payload_bytes * (double)m->count;
 }
 
-static void place_product(struct message *m, double limit_flop) {
+static void place_product(struct message *m, const struct messages_request *q) {
     struct bench_point *p = &m->point;
     double flop = 2.0 * (double)p->m * (double)p->n * (double)p->k;
-    bool gpu = backend_find("gemm") != NULL;
-    if (!gpu && flop > limit_flop) {
+    bool gpu = q->gemm;
+    if (!gpu && flop > q->limit_flop) {
         m->reason = "too large for the host";
         return;
     }
@@ -190,7 +190,7 @@ static void place(struct message *m, const struct messages_request *q, double sc
     else if (strcmp(m->kind, "nvme_read") == 0 || strcmp(m->kind, "nvme_write") == 0)
         place_nvme(m, strcmp(m->kind, "nvme_write") == 0, scale);
     else if (strcmp(m->kind, "gemm") == 0)
-        place_product(m, q->limit_flop);
+        place_product(m, q);
     else if (strcmp(m->kind, "adam") == 0)
         place_adam(m, scale);
     else

@@ -40,6 +40,7 @@ struct messages_request {
     uint64_t gpus;     // copies of this process run between host memory and so many GPUs;
                        // 0: in host memory
     uint64_t gpu;      // the one, when it is one
+    bool gemm;         // matrix products run on a GPU
     double limit_flop; // matrix products above it are left out on the host
 };
 bool messages_read(const struct messages_request *q, struct arena *a, struct messages *out,

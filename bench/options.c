@@ -126,9 +126,10 @@ const struct opt options_gemm[] = {
     {"backend", 0, OPT_STRING, AT(backend), .argument = "NAME", .group = "GEMM", UNSEEN,
      .help = "gemm (cuBLASLt) or host; by default gemm where GPUs are, else host."},
     {"shape", 0, OPT_TEXTS, AT(shapes), .argument = "MxNxK,...", .group = "GEMM", UNSEEN,
-     .help = "Products to run; by default squares."},
+     .help = "Products to run; by default squares, or those of GRAPH.json."},
     {"dtype", 'd', OPT_TEXTS, AT(dtypes), .argument = "NAME,...", .group = "GEMM", UNSEEN,
-     .help = "Types; by default bf16 on GPUs, fp32 on the host."},
+     .help =
+         "Types; by default bf16, fp16, fp32 and fp8 on GPUs (a graph's own), fp32 on the host."},
     {"threads", 't', OPT_COUNT, AT(threads), .argument = "N", .group = "GEMM", UNSEEN,
      .fallback = "0", .help = "Threads on the host; 0 = one per processor."},
     {"devices", 0, OPT_COUNT, AT(devices), .argument = "N", .group = "GEMM", UNSEEN,

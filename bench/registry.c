@@ -13,6 +13,9 @@
 #include "bench/backend_cuda.h"
 #include "bench/backend_cufile.h"
 #endif
+#if BENCH_HAVE_GEMM
+#include "bench/backend_gemm.h"
+#endif
 #if BENCH_HAVE_NCCL
 #include "bench/backend_nccl.h"
 #endif
@@ -27,6 +30,9 @@ const struct backend *const backend_registry[] = {
 #endif
 #if BENCH_HAVE_MPI
     &backend_mpi,
+#endif
+#if BENCH_HAVE_GEMM
+    &backend_gemm,
 #endif
 #if BENCH_HAVE_NCCL
     &backend_nccl,
