@@ -40,6 +40,7 @@ struct gemm_state {
     double timeout_s;
     cublasLtHandle_t handle;
     void *workspace;
+    char *staging; // pinned, PERIOD elements: copies from it never hold the host up
     const struct bench_point *point;
     const struct precision *type;
     cublasLtMatmulDesc_t operation;
@@ -64,6 +65,8 @@ static void gemm_close(void *state) {
         cudaSetDevice(s->lane->device);
         if (s->workspace != NULL)
             cudaFree(s->workspace);
+        if (s->staging != NULL)
+            cudaFreeHost(s->staging);
         if (s->handle != NULL)
             cublasLtDestroy(s->handle);
         gpu_lane_finish(s->lane);
@@ -81,7 +84,9 @@ static bool open_gpu(struct gemm_state *s, int device, struct err *e) {
     if (!gpu_lane_init(s->lane, device, e) ||
         !gpu_lane_ok(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties", e) ||
         !lt_ok(cublasLtCreate(&s->handle), "cublasLtCreate", e) ||
-        !gpu_lane_ok(cudaMalloc(&s->workspace, WORKSPACE_BYTES), "cuBLASLt's workspace", e))
+        !gpu_lane_ok(cudaMalloc(&s->workspace, WORKSPACE_BYTES), "cuBLASLt's workspace", e) ||
+        !gpu_lane_ok(cudaMallocHost((void **)&s->staging, PERIOD * sizeof(float)), "cudaMallocHost",
+                     e))
         return false;
     s->software = arena_printf(s->arena, "cuBLASLt %zu.%zu.%zu, %s", version / VERSION_STEP,
                                version / 100 % 100, version % 100, properties.name);
@@ -232,7 +237,7 @@ static void make_period(const struct precision *t, uint64_t seed, uint32_t which
 }
 
 static bool wait(struct gemm_state *s, struct err *e) {
-    return gpu_lane_ok(cudaStreamSynchronize(s->lane->stream), "cudaStreamSynchronize", e);
+    return gpu_lane_drain(s->lane->stream, s->timeout_s, e);
 }
 
 // The first period comes from the host, the rest is copied on the GPU.
@@ -256,15 +261,11 @@ static bool spread(struct gemm_state *s, const char *period, void *to, uint64_t 
 
 static bool fill(struct gemm_state *s, uint64_t seed, bool small, struct err *e) {
     const struct bench_point *p = s->point;
-    char *period = malloc(PERIOD * s->type->in_bytes);
-    if (period == NULL)
-        abort();
-    make_period(s->type, seed, 0, small, period);
-    bool ok = spread(s, period, s->input, p->m * p->k, e);
-    make_period(s->type, seed, 1, small, period);
-    ok = ok && spread(s, period, s->weights, p->n * p->k, e);
-    free(period);
-    return ok;
+    make_period(s->type, seed, 0, small, s->staging);
+    if (!spread(s, s->staging, s->input, p->m * p->k, e))
+        return false;
+    make_period(s->type, seed, 1, small, s->staging);
+    return spread(s, s->staging, s->weights, p->n * p->k, e);
 }
 
 static bool allocate(struct gemm_state *s, struct err *e) {
@@ -285,8 +286,10 @@ static bool gemm_prepare(void *state, const struct bench_point *p, struct err *e
     if (s->lane == NULL)
         return true;
     cudaSetDevice(s->lane->device);
-    return describe_product(s, e) && choose_algorithm(s, e) && allocate(s, e) &&
-           fill(s, 1, false, e);
+    if (!describe_product(s, e) || !choose_algorithm(s, e) || !allocate(s, e))
+        return false;
+    s->lost = !fill(s, 1, false, e);
+    return !s->lost;
 }
 
 static bool launch(void *context, struct err *e) {
@@ -343,19 +346,31 @@ static double expected(const struct gemm_state *s, uint64_t seed, uint64_t row, 
     return decode(s->type, &half);
 }
 
-static bool probe(struct gemm_state *s, uint64_t seed, uint32_t i, uint64_t *wrong, struct err *e) {
+// The corners, then anywhere.
+static void place_probe(const struct gemm_state *s, uint64_t seed, uint32_t i, uint64_t *row,
+                        uint64_t *column) {
     const struct bench_point *p = s->point;
-    // The corners, then anywhere.
-    uint64_t row = i < 2 ? 0 : i < 4 ? p->m - 1 : pattern_hash(seed, 2, i) % p->m;
-    uint64_t column = i < 4 ? (i % 2) * (p->n - 1) : pattern_hash(seed, 3, i) % p->n;
-    char element[sizeof(float)];
-    const char *at = (const char *)s->output + (row * p->n + column) * s->type->out_bytes;
-    if (!gpu_lane_ok(cudaMemcpyAsync(element, at, s->type->out_bytes, cudaMemcpyDeviceToHost,
-                                     s->lane->stream),
-                     "cudaMemcpyAsync", e) ||
-        !wait(s, e))
+    *row = i < 2 ? 0 : i < 4 ? p->m - 1 : pattern_hash(seed, 2, i) % p->m;
+    *column = i < 4 ? (i % 2) * (p->n - 1) : pattern_hash(seed, 3, i) % p->n;
+}
+
+static bool probe(struct gemm_state *s, uint64_t seed, uint64_t *wrong, struct err *e) {
+    uint64_t row, column;
+    for (uint32_t i = 0; i < PROBES; i++) {
+        place_probe(s, seed, i, &row, &column);
+        const char *at =
+            (const char *)s->output + (row * s->point->n + column) * s->type->out_bytes;
+        if (!gpu_lane_ok(cudaMemcpyAsync(s->staging + i * sizeof(float), at, s->type->out_bytes,
+                                         cudaMemcpyDeviceToHost, s->lane->stream),
+                         "cudaMemcpyAsync", e))
+            return false;
+    }
+    if (!wait(s, e))
         return false;
-    *wrong += decode(s->type, element) != expected(s, seed, row, column);
+    for (uint32_t i = 0; i < PROBES; i++) {
+        place_probe(s, seed, i, &row, &column);
+        *wrong += decode(s->type, s->staging + i * sizeof(float)) != expected(s, seed, row, column);
+    }
     return true;
 }
 
@@ -370,9 +385,7 @@ static bool gemm_verify(void *state, uint64_t seed, uint64_t *wrong, struct err 
               gpu_lane_ok(cudaMemsetAsync(s->output, 0xFF, bytes, s->lane->stream),
                           "cudaMemsetAsync", e) &&
               gpu_lane_once(&w, e);
-    for (uint32_t i = 0; ok && i < PROBES; i++)
-        ok = probe(s, seed, i, wrong, e);
-    ok = ok && fill(s, seed, false, e); // timed on random numbers
+    ok = ok && probe(s, seed, wrong, e) && fill(s, seed, false, e); // timed on random numbers
     s->lost = !ok;
     return ok;
 }

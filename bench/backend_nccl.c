@@ -394,6 +394,7 @@ static struct gpu_contents contents(const struct nccl_state *s, size_t i, uint64
                     .ranks = (uint32_t)(s->point->paired ? 2 : s->comms.members[i].size)},
         .count = s->chunk,
         .stream = s->lanes[i].stream,
+        .timeout_s = s->comms.timeout_s,
     };
 }
 

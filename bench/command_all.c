@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "bench/clock.h"
 #include "bench/commands.h"
 #include "bench/launch.h"
 
@@ -16,17 +17,41 @@ static bool or_waive(struct run *r, const char *what, bool ok, struct err *why, 
     return true;
 }
 
+// Every part may take its weight's share of what is left of this, whatever those before it took.
+#define ALL_WITHIN_S 55
+#define WEIGHT_COLLECTIVES 4
+#define WEIGHT_NVME 3
+#define WEIGHT_OTHER 1
+
+struct shares {
+    double end_s;  // of clock_now_s
+    double weight; // of the parts that are left
+};
+
+static double take_share(struct shares *s, double weight) {
+    double left_s = s->end_s - clock_now_s(), mine_s = left_s * weight / s->weight;
+    s->weight -= weight;
+    return mine_s > 1 ? mine_s : 1;
+}
+
 typedef bool part(struct run *r, const struct opt_texts *rest, struct err *e);
 
-static bool run_part(struct run *r, const char *what, part *run, const struct options *o,
-                     struct err *e) {
+struct part_of_all {
+    const char *what;
+    part *run;
+    const struct options *options;
+    double weight;
+};
+
+static bool run_part(struct run *r, const struct part_of_all *p, struct shares *s, struct err *e) {
     const struct options *before = r->options;
     struct opt_texts none = {0};
     struct err why = {0};
-    r->options = o;
-    bool ok = run(r, &none, &why);
+    r->options = p->options;
+    r->deadline_s = clock_now_s() + take_share(s, p->weight);
+    bool ok = p->run(r, &none, &why);
     r->options = before;
-    return or_waive(r, what, ok, &why, e);
+    return or_waive(r, p->what, ok, &why, e);
 }
 
 // The words of a comma-separated list.
@@ -56,13 +81,14 @@ static struct options short_options(const struct run *r) {
 }
 
 // MPI ranks are processes of their own, which append to the same file.
-static bool run_ranks(struct run *r, struct err *e) {
-    static const char *const argv[] = {
-        "shardbench", "collectives", "--backend", "mpi",     "-d",        "bf16",     "-b",
-        "64KiB",      "-e",          "16MiB",     "-f",      "16",        "--budget", "0.3s",
-        "-n",         "5",           "--quiet",   "--force", "--timeout", "20s",      NULL};
+static bool run_ranks(struct run *r, double share_s, struct err *e) {
+    const char *share = arena_printf(r->arena, "%.0fs", share_s < 1 ? 1 : share_s);
+    const char *const argv[] = {
+        "shardbench", "collectives", "--backend", "mpi",     "-d",       "bf16",     "-b",
+        "64KiB",      "-e",          "16MiB",     "-f",      "16",       "--budget", "0.3s",
+        "-n",         "5",           "--quiet",   "--force", "--within", share,      NULL};
     struct launch l = {
-        .argv = argv, .out = sink_path(r->sink), .ranks = r->options->ranks, .timeout_s = 25};
+        .argv = argv, .out = sink_path(r->sink), .ranks = r->options->ranks, .timeout_s = share_s};
     int status = 0;
     if (l.out == NULL || backend_find("mpi") == NULL)
         return err_set(e, ERR_RESOURCE, "no MPI in this build");
@@ -75,13 +101,14 @@ static bool run_ranks(struct run *r, struct err *e) {
     return true;
 }
 
-static bool run_collectives(struct run *r, const struct options *o, struct err *e) {
-    static const char *const gpus[] = {"nccl", NULL};
+static bool run_collectives(struct run *r, const struct options *o, struct shares *s,
+                            struct err *e) {
+    struct part_of_all p = {"collectives", command_collectives, o, WEIGHT_COLLECTIVES};
     struct err why = {0};
-    if (command_backend(r, gpus, &why) != NULL)
-        return run_part(r, "collectives", command_collectives, o, e);
-    err_clear(&why);
-    return or_waive(r, "collectives", run_ranks(r, &why), &why, e);
+    if (command_has_gpus(r))
+        return run_part(r, &p, s, e);
+    double share_s = take_share(s, p.weight);
+    return or_waive(r, p.what, run_ranks(r, share_s, &why), &why, e);
 }
 
 bool command_all(struct run *r, const struct opt_texts *rest, struct err *e) {
@@ -89,8 +116,15 @@ bool command_all(struct run *r, const struct opt_texts *rest, struct err *e) {
     struct options o = short_options(r), copies = o, products = o, adam = o;
     copies.dtypes = products.dtypes = (struct opt_texts){0};
     adam.dtypes = words(r, "fp32,bf16");
-    return run_collectives(r, &o, e) && run_part(r, "copies", command_copy, &copies, e) &&
-           run_part(r, "adam", command_adam, &adam, e) &&
-           run_part(r, "gemm", command_gemm, &products, e) &&
-           run_part(r, "nvme", command_nvme, &o, e);
+    const struct part_of_all parts[] = {{"copies", command_copy, &copies, WEIGHT_OTHER},
+                                        {"adam", command_adam, &adam, WEIGHT_OTHER},
+                                        {"gemm", command_gemm, &products, WEIGHT_OTHER},
+                                        {"nvme", command_nvme, &o, WEIGHT_NVME}};
+    double within_s = o.within_s > 0 ? o.within_s : ALL_WITHIN_S;
+    struct shares s = {.end_s = clock_now_s() + within_s,
+                       .weight = WEIGHT_COLLECTIVES + 3 * WEIGHT_OTHER + WEIGHT_NVME};
+    bool ok = run_collectives(r, &o, &s, e);
+    for (size_t i = 0; ok && i < sizeof(parts) / sizeof(parts[0]); i++)
+        ok = run_part(r, &parts[i], &s, e);
+    return ok;
 }

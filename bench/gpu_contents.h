@@ -16,6 +16,7 @@ struct gpu_contents {
     void *at;
     uint64_t first, count;
     cudaStream_t stream; // on the current device; empty on return
+    double timeout_s;
 };
 
 bool gpu_contents_fill(const struct gpu_contents *c, struct err *e);

@@ -169,3 +169,15 @@ size_t gpu_lane_iterations(size_t count) {
 bool gpu_lane_once(const struct gpu_work *w, struct err *e) {
     return w->launch(w->context, e) && mark(w, 0, e) && wait(w, 0, e);
 }
+
+bool gpu_lane_drain(cudaStream_t stream, double timeout_s, struct err *e) {
+    const struct timespec pause = {.tv_nsec = POLL_NS};
+    double deadline = clock_now_s() + timeout_s;
+    cudaError_t r;
+    while ((r = cudaStreamQuery(stream)) == cudaErrorNotReady) {
+        if (clock_now_s() > deadline)
+            return err_set(e, ERR_RESOURCE, "a GPU did not finish within %g s", timeout_s);
+        nanosleep(&pause, NULL);
+    }
+    return gpu_lane_ok(r, "cudaStreamQuery", e);
+}

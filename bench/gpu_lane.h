@@ -46,6 +46,9 @@ size_t gpu_lane_iterations(size_t count);
 // One untimed iteration, finished on return.
 bool gpu_lane_once(const struct gpu_work *w, struct err *e);
 
+// Waits until nothing is left on the stream, at most that long.
+bool gpu_lane_drain(cudaStream_t stream, double timeout_s, struct err *e);
+
 // Fails with `what` and CUDA's text unless r is cudaSuccess.
 bool gpu_lane_ok(cudaError_t r, const char *what, struct err *e);
 

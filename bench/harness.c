@@ -146,6 +146,7 @@ struct taken {
     size_t n;
     double spent_s;
     size_t look_at; // iterations at which the interval is computed next
+    bool settled;   // it is narrow enough; on rank 0
 };
 
 // Sorting everything at every batch would cost more than it saves.
@@ -161,7 +162,8 @@ static bool settled(struct taken *t, double target) {
     double low, high, median = stats_quantile_sorted(sorted, t->n, 0.5);
     stats_median_interval(sorted, t->n, 0.95, &low, &high);
     free(sorted);
-    return (high - low) / 2 <= target * median;
+    t->settled = (high - low) / 2 <= target * median;
+    return t->settled;
 }
 
 static enum next decide(const struct harness *h, const struct harness_limits *l, struct taken *t) {
@@ -169,6 +171,7 @@ static enum next decide(const struct harness *h, const struct harness_limits *l,
     if (h->ranks->rank == 0) {
         bool enough = t->n >= l->max_iterations;
         enough |= t->n >= l->min_iterations && t->spent_s >= l->budget_s;
+        enough |= t->n > 0 && l->deadline_s > 0 && clock_now_s() > l->deadline_s;
         enough = enough || (t->n >= l->min_iterations && settled(t, l->target));
         next = signals_interrupted(h->signals) ? NEXT_INTERRUPTED
                : enough                        ? NEXT_ENOUGH
@@ -226,7 +229,7 @@ static bool repeat(const struct harness *h, const struct harness_limits *l, doub
         err_set(e, ERR_INTERRUPTED, "interrupted");
         goto fail;
     }
-    r->confident = t.n < l->max_iterations && t.spent_s < l->budget_s;
+    r->confident = t.settled;
     measure_summarise(r, t.samples, t.n, h->arena);
     if (h->ranks->count > 1)
         r->rank_skew_s = stats_median(skews, t.n);

@@ -17,7 +17,8 @@ struct harness_limits {
     double budget_s;       // for the timed iterations of one point
     size_t min_iterations; // however long they take
     size_t max_iterations;
-    double target; // half width of the median's 95 % interval over the median
+    double target;     // half width of the median's 95 % interval over the median
+    double deadline_s; // of clock_now_s: a point that runs then ends with what it has; 0 = none
     bool verify;
     uint64_t seed; // of the verified contents
 };

@@ -10,9 +10,11 @@
 #include "base/arena.h"
 #include "base/build.h"
 #include "base/json.h"
+#include "bench/clock.h"
 #include "bench/commands.h"
 #include "bench/inventory.h"
 #include "bench/launch.h"
+#include "bench/report.h"
 #include "bench/table.h"
 
 struct command {
@@ -229,6 +231,8 @@ static bool write_results(struct run *r, const struct command *c, const struct o
             table_print(stdout, m);
     }
     bool ok = o->json == NULL || json_write_file(o->json, root, e);
+    if (ok && o->report != NULL)
+        ok = report_make(o->report, o->json, root, r->arena, e);
     cJSON_Delete(root);
     return ok;
 }
@@ -299,6 +303,7 @@ static int run_command(const struct command *c, const struct options *o,
     if (!signals_init(&signals, &e) || !ranks_open(c->threads, &r.ranks, &e))
         return fail(&e);
     r.progress = !o->quiet && r.ranks->rank == 0 && isatty(STDERR_FILENO) ? stderr : NULL;
+    r.deadline_s = o->within_s > 0 ? clock_now_s() + o->within_s : 0;
     r.rank_count = (uint64_t)r.ranks->count;
     bool alone = starts_ranks(&r, c);
     if (alone)

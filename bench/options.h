@@ -11,7 +11,7 @@ struct options {
     // every command
     const char *out, *json, *report, *fault;
     bool resume, force, quiet, no_verify;
-    double budget_s, target, timeout_s;
+    double budget_s, target, timeout_s, within_s;
     uint64_t seed, min_iterations, max_iterations;
     // collectives, graph, confirm
     const char *backend;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bench/clock.h"
 #include "bench/progress.h"
 
 void run_add_point(struct run *r, struct point_list *list, const struct bench_point *p) {
@@ -53,6 +54,7 @@ static struct harness_limits limits_of(const struct run *r) {
     l.target = r->options->target;
     l.min_iterations = r->options->min_iterations;
     l.max_iterations = r->options->max_iterations;
+    l.deadline_s = r->deadline_s;
     l.verify = !r->options->no_verify;
     l.seed = r->options->seed;
     if (l.max_iterations < l.min_iterations)
@@ -65,6 +67,14 @@ static bool already_done(struct run *r, const struct measure_result *id) {
     int done = r->ranks->rank == 0 && sink_has(r->sink, id);
     r->ranks->broadcast(&done, sizeof(done), 0);
     return done != 0;
+}
+
+// Rank 0's clock counts.
+static bool late(const struct run *r) {
+    int late = r->deadline_s > 0 && clock_now_s() > r->deadline_s;
+    if (r->deadline_s > 0)
+        r->ranks->broadcast(&late, sizeof(late), 0);
+    return late != 0;
 }
 
 struct run_tally {
@@ -106,6 +116,10 @@ bool run_points(struct run *r, const struct backend *b, const struct point_list 
         if (!r->again && already_done(r, &id)) {
             tally.measured++;
             continue;
+        }
+        if (late(r)) {
+            run_note(r, "%zu points of %s left out: the time is up", points->count - i, b->name);
+            break;
         }
         progress_show(r->progress, &id, i, points->count);
         ok = run_one(r, &h, &points->items[i], &tally, e);

@@ -26,6 +26,7 @@ struct run {
     struct sink *sink;
     FILE *progress;         // a terminal, or NULL
     bool again;             // also points that have a result already
+    double deadline_s;      // of clock_now_s: nothing is begun after it; 0 = none
     uint64_t wrong;         // elements found wrong so far
     struct opt_texts notes; // sentences for the reader: what was waived, what is slow
 };

@@ -214,5 +214,60 @@ def graph():
         assert done.returncode == 4 and "here are 2" in done.stderr, done.stderr
 
 
+def gemm():
+    rows, _ = results(["gemm", "--shape", "64x48x32,96x96x96", "-d", "bf16,fp16,fp32,tf32,fp8"], 1)
+    assert len(rows) == 10, len(rows)
+    for r in rows:
+        assert r["backend"] == "gemm" and r["errors"] == 0 and r["software"].startswith("cuBLASLt "), r
+        flop = 2 * r["m"] * r["n"] * r["k"] / r["median_s"]
+        assert abs(r["flop_per_s"] / flop - 1) < 1e-6, r
+
+
+def gemm_left_out():
+    """A type or shape that the GPU has no algorithm for is named and passed over."""
+    rows, notes = results(["gemm", "--shape", "24x24x24", "-d", "bf16,fp8"], 1)
+    assert [r["dtype"] for r in rows] == ["bf16"] and "no algorithm for fp8 24x24x24" in notes, notes
+    cuda_fp8 = 28
+    rows, notes = results(["gemm", "--shape", "32x32x32", "-d", "bf16,fp8"], 1,
+                          f"gemm_unsupported:{cuda_fp8}:1")
+    assert len(rows) == 1 and "no algorithm for fp8" in notes, notes
+    rows, notes = results(["gemm", "--shape", "64x64x64,4096x4096x64", "-d", "bf16"], 1,
+                          FAKEGPU_MEMORY="34000000")
+    assert len(rows) == 1 and "no GPU memory for the matrices" in notes, notes
+
+
+def gemm_faults():
+    shape = ["gemm", "--shape", "64x48x32", "-d", "bf16"]
+    rows, _ = results(shape, 1, "gemm_wrong:0:1", status=1)
+    assert rows[0]["errors"] > 0, rows
+    fails(shape + ["--timeout", "1s"], 1, "hang:0:30", "did not finish within 1 s")
+    fails(shape + ["--timeout", "1s"], 1, "hang:0:290", "gemm did not finish within 1 s")
+    fails(shape, 1, "async:0:30", "unspecified launch failure")
+    fails(shape + ["--backend", "gemm"], 0, "", "no usable GPU")
+
+
+def gemm_graph():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "step.json")
+        shapes = [{"m": 64, "n": 32, "k": 48, "count": 3, "dtype": "bf16"},
+                  {"m": 64, "n": 32, "k": 48, "count": 1, "dtype": "bf16"},
+                  {"m": 32, "n": 64, "k": 48, "count": 1, "dtype": "fp16"}]
+        subprocess.run([PLAN, "simulate", "gpt2", "1xA100-80GB", "--strategy", "ddp", "--seq", "64",
+                        "--graph", path], check=True, capture_output=True, timeout=100)
+        with open(path) as f:
+            step = json.load(f)
+        products = [t for t in step["tasks"] if t.get("shapes")]
+        assert products, "a step has products"
+        step["tasks"] = [dict(products[0], id=0, deps=[], shapes=shapes)]
+        with open(path, "w") as f:
+            json.dump(step, f)
+        rows, _ = results(["gemm", path], 1)
+        assert [(r["m"], r["dtype"]) for r in rows] == [(64, "bf16"), (32, "fp16")], rows
+        done = start(["graph", path, "--ranks", "1", "--json", "-"], 1)
+        assert done.returncode == 0, done.stderr
+        rows = json.loads(done.stdout)["transfers"]
+        assert [(t["backend"], t["count"]) for t in rows] == [("gemm", 4), ("gemm", 1)], rows
+
+
 globals()[sys.argv[4]]()
 print("ok")

@@ -23,7 +23,7 @@ TEST_SCRIPT_COLUMNS = 140
 MAY_INCLUDE = {
     "planner": lambda path: path.split("/")[0] in LAYERS or path == "config.h",
     "bench": lambda path: path.startswith(("base/", "kernels/"))
-    or re.fullmatch(r"describe/(measure|graph)\w*\.h", path) is not None,
+    or path == "config.h" or re.fullmatch(r"describe/(measure|graph)\w*\.h", path) is not None,
     "reports": lambda path: path.startswith("base/"),
     "kernels": lambda path: False,
 }
