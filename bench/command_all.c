@@ -18,7 +18,7 @@ static bool or_waive(struct run *r, const char *what, bool ok, struct err *why, 
 }
 
 // Every part may take its weight's share of what is left of this, whatever those before it took.
-#define ALL_WITHIN_S 55
+#define ALL_WITHIN_S 45
 #define WEIGHT_COLLECTIVES 4
 #define WEIGHT_NVME 3
 #define WEIGHT_OTHER 1

@@ -3,8 +3,6 @@
 // ranks, and arrays that start off their grain.
 #include "bench/gpu_contents.h"
 
-#include <stdlib.h>
-
 #include "base/units.h"
 #include "bench/gpu_lane.h"
 #include "kernels/gpu.h"
@@ -19,10 +17,8 @@ static bool each_piece(const struct gpu_contents *c, piece_function *work, uint6
                        struct err *e) {
     size_t size = pattern_bytes(c->pattern.type);
     uint64_t most = PIECE_BYTES / size;
-    void *host = malloc(PIECE_BYTES);
-    bool ok = true;
-    if (host == NULL)
-        abort();
+    void *host = NULL;
+    bool ok = gpu_lane_ok(cudaMallocHost(&host, PIECE_BYTES), "cudaMallocHost", e);
     for (uint64_t done = 0; ok && done < c->count; done += most) {
         struct gpu_contents piece = *c;
         piece.at = (char *)c->at + done * size;
@@ -30,7 +26,8 @@ static bool each_piece(const struct gpu_contents *c, piece_function *work, uint6
         piece.count = c->count - done < most ? c->count - done : most;
         ok = work(&piece, host, wrong, e);
     }
-    free(host);
+    if (ok) // a lost stream may still write to it
+        cudaFreeHost(host);
     return ok;
 }
 
@@ -80,24 +77,23 @@ bool gpu_contents_fill(const struct gpu_contents *c, struct err *e) {
            settle(c, e);
 }
 
+// Pinned, so that no copy holds the host up. A lost stream may still write to what is left behind.
 static bool count_on_gpu(const struct gpu_contents *c, const struct gpu_array *a, uint64_t *wrong,
                          struct err *e) {
-    uint64_t found = 0;
-    void *counter = NULL;
-    bool ok =
-        gpu_lane_ok(cudaMalloc(&counter, sizeof(found)), "cudaMalloc", e) &&
-        gpu_lane_ok(cudaMemsetAsync(counter, 0, sizeof(found), c->stream), "cudaMemsetAsync", e) &&
-        gpu_lane_ok((cudaError_t)gpu_pattern_wrong(a, counter, c->stream), "gpu_pattern_wrong",
-                    e) &&
-        gpu_lane_ok(
-            cudaMemcpyAsync(&found, counter, sizeof(found), cudaMemcpyDeviceToHost, c->stream),
-            "cudaMemcpyAsync", e) &&
-        settle(c, e);
-    if (ok)
-        *wrong += found;
-    if (ok && counter != NULL)
-        ok = gpu_lane_ok(cudaFree(counter), "cudaFree", e);
-    return ok;
+    void *counter = NULL, *found = NULL;
+    const size_t bytes = sizeof(uint64_t);
+    if (!gpu_lane_ok(cudaMalloc(&counter, bytes), "cudaMalloc", e) ||
+        !gpu_lane_ok(cudaMallocHost(&found, bytes), "cudaMallocHost", e) ||
+        !gpu_lane_ok(cudaMemsetAsync(counter, 0, bytes, c->stream), "cudaMemsetAsync", e) ||
+        !gpu_lane_ok((cudaError_t)gpu_pattern_wrong(a, counter, c->stream), "gpu_pattern_wrong",
+                     e) ||
+        !gpu_lane_ok(cudaMemcpyAsync(found, counter, bytes, cudaMemcpyDeviceToHost, c->stream),
+                     "cudaMemcpyAsync", e) ||
+        !settle(c, e))
+        return false;
+    *wrong += *(uint64_t *)found;
+    return gpu_lane_ok(cudaFreeHost(found), "cudaFreeHost", e) &&
+           gpu_lane_ok(cudaFree(counter), "cudaFree", e);
 }
 
 bool gpu_contents_wrong(const struct gpu_contents *c, uint64_t *wrong, struct err *e) {

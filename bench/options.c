@@ -30,7 +30,7 @@ const struct opt options_common[] = {
     {"timeout", 0, OPT_SECONDS, AT(timeout_s), .argument = "TIME", .fallback = "120s", UNSEEN,
      .help = "A run whose ranks finish nothing for this long is ended."},
     {"within", 0, OPT_SECONDS, AT(within_s), .argument = "TIME", .fallback = "0s", UNSEEN,
-     .help = "Begin nothing after this long, and end what runs; 0 = no limit (all: 55 s)."},
+     .help = "Begin nothing after this long, and end what runs; 0 = no limit (all: 45 s)."},
     {"seed", 0, OPT_COUNT, AT(seed), .argument = "N", .fallback = "1", UNSEEN,
      .help = "Seed of the verified contents."},
     {"fault", 0, OPT_STRING, AT(fault), .argument = "NAME", UNSEEN,
