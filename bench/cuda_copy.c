@@ -98,7 +98,8 @@ static int node_of(const struct bench_point *p, const struct lane_copy *l) {
 static bool alloc_host(struct copies *c, const struct bench_point *p, struct lane_copy *l,
                        struct err *e) {
     int node = node_of(p, l);
-    bool chosen = numa_prefer(node);
+    struct numa_before before;
+    bool chosen = numa_prefer(node, &before);
     c->numa = chosen ? node : -1;
     if (p->numa > 0 && !chosen)
         return err_set(e, ERR_RESOURCE, "host memory of node %d cannot be chosen", node);
@@ -111,7 +112,7 @@ static bool alloc_host(struct copies *c, const struct bench_point *p, struct lan
     if (ok)
         memset(l->host, 0, c->bytes); // pages come now, from that node
     if (chosen)
-        numa_release();
+        numa_release(&before);
     if (!ok)
         l->host = NULL;
     return ok || err_set(e, ERR_RESOURCE, "no %zu bytes of %s host memory", c->bytes,
