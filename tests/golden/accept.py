@@ -188,6 +188,38 @@ class Fit(Case):
         self.assertEqual(c["nvme_read_bytes_per_s"]["provenance"], "fitted")
         self.assertAlmostEqual(c["cpu_adam_by_software"]["own"]["value"], 0.35e-9)
 
+    def test_the_faster_algorithm_counts(self):
+        """Two algorithms for one group are two laws, not one cloud of points; a rank's CPU time becomes cores."""
+        results = []
+        for name, rate in (("library", 1e11), ("ring", 2e11)):
+            for r in sweep(rate=rate, noise=0.005, kinds=("all_gather",)):
+                results.append(dict(r, algorithm=name, cpu_s=0.25 * r["median_s"]))
+        out = self.path("fitted.json")
+        done = self.run_program("fit", self.write("m.json", results), "--cluster", "dgx-h100", "-o", out, "--json",
+                                self.path("fit.json"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(self.path("fit.json"), encoding="utf-8") as f:
+            document = json.load(f)
+        self.assertEqual({x["law"].split(", ")[-1] for x in document["fits"]}, {"ring"})
+        self.assertEqual([x["reason"] for x in document["refused"]], ["slower than ring"])
+        self.assertLess(document["fits"][0]["left_out"], 0.02)
+        with open(out, encoding="utf-8") as f:
+            fit = json.load(f)["fits"][-1]
+        self.assertLess(abs(fit["busbw_bytes_per_s"]["value"] / 2e11 - 1), 0.02)
+        self.assertAlmostEqual(fit["cores"], 0.25, 6)
+
+    def test_sizes_left_out(self):
+        """Adam at several counts of parameters: one law, and each count predicted from the others."""
+        results = [result("adam", 2e-5 + n * 1.5e-9, n=n, backend="adam", algorithm="avx2", threads=2)
+                   for n in (1000000, 2000000, 4000000, 8000000, 16000000)]
+        done = self.run_program("fit", self.write("m.json", results), "--cluster", "dgx-h100", "-o",
+                                self.path("f.json"), "--json", self.path("fit.json"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(self.path("fit.json"), encoding="utf-8") as f:
+            rate = json.load(f)["rates"][0]
+        self.assertEqual((rate["path"], rate["sizes"]), ("cluster.cpu_adam_by_software.own", 5))
+        self.assertLess(rate["left_out"], 0.01)
+
     def test_intervals_shrink(self):
         """What was measured is known better than what was assumed, in plan and in simulate."""
         m = self.write("m.json", sweep(noise=0.005, kinds=("all_gather", "reduce_scatter", "all_reduce")))
