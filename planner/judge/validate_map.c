@@ -66,7 +66,8 @@ static bool named_machine(const struct run_row *r, struct arena *a, struct clust
         return false;
     }
     const char *name = arena_printf(a, "%.*s", (int)(close - open - 1), open + 1);
-    if (!cluster_load(name, a, &c, &ignored) || strcmp(c.gpu.id, r->score.gpu_id) != 0 ||
+    if (r->score.gpu_id == NULL || !cluster_load(name, a, &c, &ignored) ||
+        strcmp(c.gpu.id, r->score.gpu_id) != 0 ||
         (r->gpus_per_node > 0 && c.gpus_per_node != r->gpus_per_node)) {
         return false;
     }

@@ -112,6 +112,9 @@ static bool read_score(struct json_node o, struct arena *a, struct run_score *s,
     s->node_bytes_per_s = isnan(gbit) ? 0.0 : gbit * UNITS_GIGA / 8.0;
     s->gpu_id = text_of(o, "gpu_id", a);
     s->stack = text_of(o, "stack", a);
+    if (s->stack == NULL) {
+        return json_fail(o, e, "a score block names its stack");
+    }
     s->step_basis = text_of(o, "step_basis", a);
     s->network_note = text_of(o, "network_note", a);
     s->network_provenance = text_of(o, "network_provenance", a);
