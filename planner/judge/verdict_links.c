@@ -189,12 +189,62 @@ static void judge_left_out(struct judge *j, const struct measure_result *r, uint
                  "the others are faster without it than without anybody else", text_swap);
 }
 
+// ---- both ways of one slot ----------------------------------------------------------------------
+
+// One way this much slower than the other, against what the GPU's own figures say.
+static const double symmetry_share = 0.70;
+
+static bool same(const char *x, const char *y) {
+    return x == y || (x && y && strcmp(x, y) == 0);
+}
+
+static bool is_copy(const struct measure_result *r, const char *direction) {
+    return strcmp(r->kind, "copy") == 0 && same(r->direction, direction) && !r->concurrent &&
+           r->errors == 0 && r->numa == 0 && r->algbw_bytes_per_s > 0 &&
+           !same(r->algorithm, "pageable");
+}
+
+static const struct measure_result *other_way(const struct judge *j,
+                                              const struct measure_result *up) {
+    for (size_t i = 0; i < j->measured_count; i++) {
+        const struct measure_result *r = j->measured[i].result;
+        if (is_copy(r, "d2h") && same(r->group, up->group) && same(r->algorithm, up->algorithm) &&
+            r->payload_bytes == up->payload_bytes)
+            return r;
+    }
+    return NULL;
+}
+
+static void judge_symmetry(struct judge *j, const struct measure_result *up) {
+    const struct measure_result *down = other_way(j, up);
+    const struct gpu *g = &j->q->cluster->gpu;
+    struct figure h2d = g->pcie_h2d_bytes_per_s, d2h = g->pcie_d2h_bytes_per_s;
+    if (!down)
+        return;
+    double expected = h2d.value > 0 && d2h.value > 0 ? h2d.value / d2h.value : 1;
+    double ratio = up->algbw_bytes_per_s / down->algbw_bytes_per_s / expected;
+    const char *device = up->group ? arena_printf(j->a, "device %s", up->group) : "device";
+    struct verdict_check *c = verdict_add(j, arena_printf(j->a, "copies of %s both ways", device));
+    c->measured_bytes_per_s = fmin(up->algbw_bytes_per_s, down->algbw_bytes_per_s);
+    c->status = VERDICT_PASS;
+    if (ratio >= symmetry_share && 1 / ratio >= symmetry_share)
+        return;
+    verdict_fail(c, device,
+                 arena_printf(j->a,
+                              "copies %s the host reach %.0f %% of what the other way promises",
+                              ratio < 1 ? "from" : "to", 100 * fmin(ratio, 1 / ratio)),
+                 "look for a lane that retrains or a busy switch uplink; compare the slot's "
+                 "counters with its peers'");
+}
+
 void verdict_links(struct judge *j) {
     double *best = arena_array(j->a, ENDS_MAX, sizeof *best);
     double *scratch = arena_array(j->a, ENDS_MAX, sizeof *scratch);
     uint64_t rank;
     for (size_t i = 0; i < j->measured_count; i++) {
         const struct measure_result *r = j->measured[i].result;
+        if (is_copy(r, "h2d"))
+            judge_symmetry(j, r);
         if (r->errors == 0 && is_left_out(r, &rank)) {
             judge_left_out(j, r, rank);
             continue;

@@ -194,6 +194,29 @@ static void the_one_without_whom_others_are_fast(void **state) {
     arena_destroy(a);
 }
 
+static void one_way_slower_than_the_other(void **state) {
+    struct arena *a = arena_create();
+    struct cluster c = load("dgx-h100", a);
+    struct measure_result r[2];
+    const struct measurement m = {.results = r, .count = 2};
+    struct verdict_request q = {.cluster = &c, .measurements = &m, .measurement_count = 1};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        r[i] = pair(0, 1, 5.2e10, a);
+        r[i].kind = "copy";
+        r[i].group = "3";
+        r[i].direction = i ? "d2h" : "h2d";
+    }
+    struct verdict v = judge(&q, a);
+    assert_int_equal(v.by_status[VERDICT_FAIL], 0);
+    r[1].algbw_bytes_per_s = 2.0e10;
+    c.gpu.pcie_d2h_bytes_per_s = figure_assumed(5e10, 2e10, 6e10, "test"); // judges no rate itself
+    v = judge(&q, a);
+    assert_string_equal(only_failure(&v)->culprit, "device 3");
+    assert_non_null(strstr(only_failure(&v)->reason, "to the host"));
+    arena_destroy(a);
+}
+
 // ---- topology -----------------------------------------------------------------------------------
 
 #define GPUS 2
@@ -286,6 +309,7 @@ int main(void) {
         cmocka_unit_test(a_thousand_healthy_runs),
         cmocka_unit_test(slow_links_and_ends_are_told_apart),
         cmocka_unit_test(the_one_without_whom_others_are_fast),
+        cmocka_unit_test(one_way_slower_than_the_other),
         cmocka_unit_test(tools_findings),
         cmocka_unit_test(nothing_never_passes),
     };
