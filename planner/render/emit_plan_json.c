@@ -83,8 +83,7 @@ static void emit_host(cJSON *plan, const struct memory *m, struct arena *a) {
 static const char *const group_names[TRANSFER_GROUP_COUNT] = {
     [GROUP_WORLD] = "world",     [GROUP_SHARD] = "shard",   [GROUP_REPLICA] = "replica",
     [GROUP_NODE] = "node",       [GROUP_HOST] = "host",     [GROUP_TENSOR] = "tensor",
-    [GROUP_CONTEXT] = "context", [GROUP_EXPERT] = "expert",
-    [GROUP_PIPELINE] = "pipeline",
+    [GROUP_CONTEXT] = "context", [GROUP_EXPERT] = "expert", [GROUP_PIPELINE] = "pipeline",
 };
 
 static const char *transfer_kind(const struct transfer *t) {
