@@ -64,7 +64,6 @@ void rehearse_adam_close(struct rehearse_lane *lane) {
 #define DEPTH 16
 
 bool rehearse_storage_open(struct rehearse_lane *lane, const struct scratch *file, struct err *e) {
-    struct err why = {0};
     lane->blocks = pages_map(DEPTH * BLOCK_BYTES);
     if (lane->blocks == NULL)
         return err_set(e, ERR_RESOURCE, "no memory for storage blocks");
@@ -73,6 +72,7 @@ bool rehearse_storage_open(struct rehearse_lane *lane, const struct scratch *fil
         .fd = file->fd, .buffer = lane->blocks, .block_bytes = BLOCK_BYTES, .slots = DEPTH};
     const char *note = NULL;
 #if BENCH_HAVE_URING
+    struct err why = {0};
     lane->io = &io_uring_engine;
     if (lane->io->open(&setup, &lane->io_state, &note, &why))
         return true;
