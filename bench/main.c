@@ -323,7 +323,16 @@ static int run_command(const struct command *c, const struct options *o,
     return status;
 }
 
-int main(int argc, char **argv) {
+// Results that did not reach their reader are none: a full disk shows here at the latest.
+static int written(int status) {
+    bool lost = fflush(stdout) != 0;
+    if (!lost && !ferror(stdout))
+        return status;
+    fprintf(stderr, "shardbench: standard output: %s\n", lost ? strerror(errno) : "write failed");
+    return status == 0 || status == 1 ? 4 : status;
+}
+
+static int start(int argc, char **argv) {
     struct err e = {0};
     struct options o = {0};
     struct opt_texts rest = {0};
@@ -361,4 +370,8 @@ int main(int argc, char **argv) {
     }
     arena_destroy(a);
     return status;
+}
+
+int main(int argc, char **argv) {
+    return written(start(argc, argv));
 }

@@ -9,6 +9,7 @@
 #include "base/opt.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -129,6 +130,8 @@ int main(int argc, char **argv) {
     else if (write_report(&o, &files, a, &e) && !o.quiet)
         printf("%s/index.html\n", o.output);
 done:
+    if (fflush(stdout) != 0 || ferror(stdout))
+        err_set(&e, ERR_RESOURCE, "standard output: %s", strerror(errno));
     if (e.kind != ERR_NONE)
         fprintf(stderr, "shardreport: %s\n", e.text);
     int status = err_exit_status(&e);

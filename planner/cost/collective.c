@@ -223,7 +223,8 @@ static const struct cluster_fit *fit_for(const struct cluster *c, const struct s
     double distance = INFINITY;
     for (size_t i = 0; i < c->fit_count; i++) {
         const struct cluster_fit *f = &c->fits[i];
-        if (f->collective != s->kind || f->ranks < 2 || f->nodes == 0) {
+        if (f->collective != s->kind || f->ranks < 2 || f->nodes == 0 ||
+            (c->other_network && f->nodes > 1)) {
             continue;
         }
         const bool both_inside = (f->nodes > 1) == (s->nodes > 1);

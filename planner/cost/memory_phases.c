@@ -79,7 +79,8 @@ static double dequantised(const struct memory_parts *p) {
 
 static double stage3_gather(const struct memory_parts *p) {
     const struct zero3_traffic *z = &p->zero3;
-    double live = (double)z->peak_live_elements + (double)z->persistent_elements;
+    double live = (double)z->peak_live_elements + (double)z->persistent_elements +
+                  zero3_adapters(p->model, p->recipe, z).persistent_elements;
     double copied = p->recipe->allgather_sequential || p->recipe->all_reduce_for_fetch
                         ? 0
                         : (double)z->largest_handle_elements;

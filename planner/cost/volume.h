@@ -81,3 +81,7 @@ double volume_unit_experts(const struct model_unit *u);
 // their modules ran. Fills out[] and returns how many.
 #define VOLUME_UNIT_TENSORS_MAX 64
 size_t volume_backward_order(const struct model_unit *u, const struct tensor **out);
+
+// Whether ZeRO++'s quantised all-to-all takes this gradient: 2-D, and its size divides by twice the
+// ranks. deepspeed/runtime/comm/coalesced_collectives.py
+bool volume_quantises(const struct tensor *t, uint64_t world);

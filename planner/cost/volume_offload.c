@@ -75,17 +75,21 @@ static void stage3_parameter_copies(struct volume_parts *v) {
     if (r->strategy == STRATEGY_ZEROPP && r->hpz) // then on from the secondary copy's own shard
         later = (double)r->shard_group;
     struct zero3_padding more = zero3_padding(&p->zero3, (uint64_t)ranks);
-    double forward =
-        b * ((double)p->zero3.forward_elements + more.forward) * (1 / ranks + (g - 1) / later);
-    double backward = g * b * ((double)p->zero3.backward_elements + more.backward) / later;
+    struct zero3_adapters adapters = zero3_adapters(p->model, r, &p->zero3);
+    double with = 1 + adapters.per_element;
+    double forward = b * ((double)p->zero3.forward_elements * with + more.forward) *
+                     (1 / ranks + (g - 1) / later);
+    double backward = g * b * ((double)p->zero3.backward_elements * with + more.backward) / later;
     double calls = (double)p->zero3.forward_calls, all = (double)p->zero3.calls;
     volume_copy(v,
                 &(struct volume_copy){"forward", "parameters", TRANSFER_H2D, g * calls, forward});
     volume_copy(v, &(struct volume_copy){"backward", "parameters", TRANSFER_H2D, g * (all - calls),
                                          backward});
-    double kept = b * ((double)p->zero3.persistent_elements + more.persistent) / ranks;
+    double kept = (double)p->zero3.persistent_elements + adapters.persistent_elements;
     volume_copy(v, &(struct volume_copy){"step", "persistent parameters", TRANSFER_H2D,
-                                         (double)p->zero3.persistent_parameters, kept});
+                                         (double)p->zero3.persistent_parameters +
+                                             adapters.persistent_parameters,
+                                         b * (kept + more.persistent) / ranks});
     double n = p->sizes.sharded + p->sizes.sharded_frozen;
     if (r->offload_param != OFFLOAD_NVME || n <= 0)
         return;

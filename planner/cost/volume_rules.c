@@ -27,7 +27,6 @@ static struct volume_entry shard_entry(const struct volume_parts *v) {
     return t;
 }
 
-// A replica group takes every S-th rank.
 // Ranks with the same experts: one in `ep`.
 static struct volume_entry expert_entry(const struct volume_parts *v) {
     struct volume_entry t = world_entry(v);
@@ -38,6 +37,7 @@ static struct volume_entry expert_entry(const struct volume_parts *v) {
     return t;
 }
 
+// A replica group takes every S-th rank.
 static struct volume_entry replica_entry(const struct volume_parts *v) {
     struct volume_entry t = world_entry(v);
     const struct recipe *r = v->memory.recipe;
@@ -232,15 +232,19 @@ static void stage12(struct volume_parts *v) {
     add(v, t, "step", "updated parameters", COLLECTIVE_ALL_GATHER);
 }
 
-// Elements the quantised all-to-all takes: 2-D tensors that divide by twice the world.
+bool volume_quantises(const struct tensor *t, uint64_t world) {
+    return t->cols > 1 && tensor_numel(t) % (2 * world) == 0;
+}
+
+// Elements the quantised all-to-all takes.
 static double quantisable(const struct memory_parts *p) {
-    double sum = 0, unit = 2 * (double)p->recipe->world;
+    double sum = 0;
     for (size_t i = 0; i < p->model->unit_count; i++)
         for (size_t k = 0; k < p->model->units[i].tensor_count; k++) {
             const struct tensor *t = &p->model->units[i].tensors[k];
-            double n = (double)tensor_numel(t);
-            if (t->cols > 1 && fmod(n, unit) == 0)
-                sum += n * (double)t->count * (double)p->model->units[i].repeat;
+            if (volume_quantises(t, p->recipe->world))
+                sum +=
+                    (double)tensor_numel(t) * (double)t->count * (double)p->model->units[i].repeat;
         }
     double all = (double)p->model->parameters;
     return p->sizes.trainable * sum / all;
@@ -344,10 +348,11 @@ static void stage3(struct volume_parts *v) {
     const struct zero3_traffic *z = &p->zero3;
     double split = 1 / ((double)(r->tp ? r->tp : 1) * (double)(r->pp ? r->pp : 1)),
            g = v->accumulate;
-    double adapters = r->lora_rank > 0 ? p->sizes.trainable : 0;
+    struct zero3_adapters adapters = zero3_adapters(p->model, r, z);
     struct zero3_padding more = zero3_padding(z, (uint64_t)p->sizes.shard_degree);
-    double forward = split * ((double)z->forward_elements + more.forward) + adapters;
-    double backward = split * ((double)z->backward_elements + more.backward) + adapters;
+    double with = 1 + adapters.per_element;
+    double forward = split * ((double)z->forward_elements * with + more.forward);
+    double backward = split * ((double)z->backward_elements * with + more.backward);
     double calls = (double)z->forward_calls, back_calls = (double)(z->calls - z->forward_calls);
     bool hpz = r->strategy == STRATEGY_ZEROPP && r->hpz;
     if (hpz) { // one global gather after a step; everything later inside the secondary group
@@ -359,8 +364,10 @@ static void stage3(struct volume_parts *v) {
     stage3_gather(v, "backward", g * backward, g * back_calls, hpz);
     stage3_gradients(v);
     norms(v, (r->clip > 0 ? sub_groups(p) : 0) + (r->param_dtype == DTYPE_FP16 ? 1 : 0));
-    stage3_gather(v, "step", split * ((double)z->persistent_elements + more.persistent),
-                  (double)z->persistent_parameters, false);
+    stage3_gather(
+        v, "step",
+        split * ((double)z->persistent_elements + adapters.persistent_elements + more.persistent),
+        (double)z->persistent_parameters + adapters.persistent_parameters, false);
 }
 
 void volume_deepspeed(struct volume_parts *v) {

@@ -369,6 +369,23 @@ struct zero3_padding zero3_padding(const struct zero3_traffic *t, uint64_t ranks
     return out;
 }
 
+struct zero3_adapters zero3_adapters(const struct model *m, const struct recipe *r,
+                                     const struct zero3_traffic *t) {
+    struct zero3_adapters out = {0};
+    if (r->lora_rank == 0)
+        return out;
+    struct recipe_adapters all = recipe_adapters(r, m, UINT64_MAX);
+    struct recipe_adapters kept = recipe_adapters(r, m, r->persistence_elements);
+    if (t->persistent_elements + kept.elements > r->model_persistence_elements)
+        kept = (struct recipe_adapters){0};
+    out.persistent_parameters = (double)kept.count;
+    out.persistent_elements = (double)kept.elements;
+    if (m->parameters > t->persistent_elements)
+        out.per_element = (double)(all.elements - kept.elements) /
+                          (double)(m->parameters - t->persistent_elements);
+    return out;
+}
+
 // Next (parameter, step) of the recorded trace, or NULL at its end.
 static struct parameter *queue_pop(struct trace *t, uint32_t *step) {
     while (t->cursor_step < t->order_count) {

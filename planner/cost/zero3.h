@@ -60,6 +60,15 @@ struct zero3_padding {
 };
 struct zero3_padding zero3_padding(const struct zero3_traffic *t, uint64_t ranks);
 
+// LoRA's adapters, which the replay of the base model leaves out. They are modules beside their
+// linear layers: small ones persist like any parameter, the others are gathered with the base.
+struct zero3_adapters {
+    double persistent_parameters, persistent_elements;
+    double per_element; // gathered with each element of the base
+};
+struct zero3_adapters zero3_adapters(const struct model *m, const struct recipe *r,
+                                     const struct zero3_traffic *t);
+
 // The same with the hooks kept in `a`.
 bool zero3_record(const struct model *m, const struct recipe *r, struct arena *a,
                   struct arena *scratch, struct zero3_traffic *out, struct err *e);

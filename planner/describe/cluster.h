@@ -88,7 +88,8 @@ struct cluster {
     struct figure cpu_adam_by_software[CLUSTER_ADAM_SOFTWARES];
     const struct cluster_fit *fits;
     size_t fit_count;
-    bool assumed_host; // "8xA100-80GB": host figures taken from that GPU's DGX
+    bool other_network; // than the fits were taken on: those over several nodes say nothing
+    bool assumed_host;  // "8xA100-80GB": host figures taken from that GPU's DGX
 };
 
 extern const char *const fabric_class_names[FABRIC_CLASS_COUNT]; // "nvswitch", "infiniband", …

@@ -270,6 +270,10 @@ static bool take(struct ds *d, struct json_node n, const struct ds_key *k, const
         if (!cJSON_IsFalse(n.item))
             warn(d, n, WARNING_INERT, path, k->text);
         return true;
+    case DS_UNMODELLED:
+        if (!cJSON_IsFalse(n.item) && !(json_is_number(n) && n.item->valuedouble == 1.0))
+            warn(d, n, WARNING_ASSUMED, path, k->text);
+        return true;
     case DS_ALIAS:
         return take_alias(d, n, path, k->field);
     default:
@@ -417,6 +421,32 @@ static bool finish_ratio(struct ds *d, struct json_node zero) {
                   low ? "DeepSpeed refuses a ratio below stage 3" : "expected a ratio of 0 to 1");
 }
 
+// What the ZeRO optimizers' constructors assert: runtime/zero/stage_1_and_2.py and stage3.py.
+static bool finish_asserts(struct ds *d, struct json_node root, struct json_node zero) {
+    struct json_node n = root;
+    struct recipe *r = &d->r;
+    if (d->stage >= 2 && r->reduce_scatter &&
+        number_at(root, "gradient_predivide_factor", 1) != 1 &&
+        get(root, "gradient_predivide_factor", &n) && !is_auto(n) &&
+        !refuse(d, n, "gradient_predivide_factor", "DeepSpeed takes 1 only with reduce_scatter"))
+        return false;
+    if (d->stage >= 2 && r->reduce_scatter && bool_at(root, "prescale_gradients") &&
+        get(root, "prescale_gradients", &n) &&
+        !refuse(d, n, "prescale_gradients", "DeepSpeed takes false only with reduce_scatter"))
+        return false;
+    double bucket = number_at(zero, "allgather_bucket_size", 0);
+    if ((d->stage == 1 || d->stage == 2) && fmod(bucket, 2) != 0 &&
+        get(zero, "allgather_bucket_size", &n) &&
+        !refuse(d, n, "zero_optimization.allgather_bucket_size",
+                "DeepSpeed takes an even number of elements only"))
+        return false;
+    if (d->stage == 0 || r->optimizer != OPTIMIZER_MUON || !r->reduce_scatter)
+        return true;
+    r->reduce_scatter = false;
+    return refuse(d, zero, "zero_optimization.reduce_scatter",
+                  "DeepSpeed's Muon needs reduce_scatter false");
+}
+
 static void finish_offload(struct ds *d, struct json_node zero) {
     struct json_node n = zero;
     struct recipe *r = &d->r;
@@ -496,7 +526,7 @@ static bool read_root(struct ds *d, struct json_node root) {
     if (d->r.precision == PRECISION_BF16_MIXED && d->r.bf16_master_weights_and_grads &&
         d->r.bf16_optimizer_states)
         d->r.precision = PRECISION_BF16_PURE;
-    if (!finish_ratio(d, zero))
+    if (!finish_ratio(d, zero) || !finish_asserts(d, root, zero))
         return false;
     finish_offload(d, zero);
     finish_batch(d, root);

@@ -22,6 +22,8 @@
     { key, DS_OPAQUE, NULL, AUTO_TRAINER, NULL, false }
 #define INERT(key, why)                                                                            \
     { key, DS_INERT, NULL, AUTO_TRAINER, why, false }
+#define UNMODELLED(key)                                                                            \
+    { key, DS_UNMODELLED, NULL, AUTO_TRAINER, "not modelled; planned without it", false }
 #define ALIAS(key, to)                                                                             \
     { key, DS_ALIAS, to, AUTO_NONE, NULL, false }
 #define CHECKPOINTING "only models that call deepspeed.checkpointing read this section"
@@ -105,7 +107,7 @@ const struct ds_key ds_keys[] = {
     {ZERO "offload_optimizer.ratio", DS_NUMBER, "offload_ratio", AUTO_NONE, NULL, false},
     BOOL(ZERO "offload_optimizer.super_offload", "super_offload"),
     OPAQUE(ZERO "offload_optimizer.cpuadam_cores_perc"),
-    OPAQUE(ZERO "zenflow"),
+    UNMODELLED(ZERO "zenflow"),
     COUNT(ZERO "sub_group_size", "sub_group_elements", AUTO_NONE),
     COUNT3("stage3_prefetch_bucket_size", "prefetch_bucket_elements", AUTO_HIDDEN2_09),
     COUNT3("stage3_param_persistence_threshold", "persistence_elements", AUTO_HIDDEN_10),
@@ -126,7 +128,7 @@ const struct ds_key ds_keys[] = {
     BOOL3("zero_quantized_weights", "quantized_weights"),
     OPAQUE(ZERO "zero_quantized_nontrainable_weights"),
     BOOL3("zero_quantized_gradients", "quantized_gradients"),
-    OPAQUE(ZERO "zeropp_loco_param"),
+    UNMODELLED(ZERO "zeropp_loco_param"),
     SPECIAL(ZERO "mics_shard_size", AUTO_NONE),
     OPAQUE(ZERO "mics_hierarchical_params_gather"),
     OPAQUE(ZERO "memory_efficient_linear"),
@@ -144,7 +146,7 @@ const struct ds_key ds_keys[] = {
     OPAQUE("seq_parallel_communication_data_type"),
     OPAQUE("prescale_gradients"),
     OPAQUE("gradient_predivide_factor"),
-    OPAQUE("sparse_gradients"),
+    UNMODELLED("sparse_gradients"),
     OPAQUE("amp"),
     OPAQUE("zero_allow_untested_optimizer"),
     OPAQUE("zero_force_ds_cpu_optimizer"),
@@ -166,7 +168,7 @@ const struct ds_key ds_keys[] = {
     OPAQUE("compile"),
     OPAQUE("checkpoint"),
     OPAQUE("nebula"),
-    OPAQUE("compression_training"),
+    UNMODELLED("compression_training"),
     OPAQUE("sparse_attention"),
     OPAQUE("pipeline"),
     OPAQUE("hybrid_engine"),
@@ -175,8 +177,8 @@ const struct ds_key ds_keys[] = {
     OPAQUE("timers"),
     OPAQUE("eigenvalue"),
     OPAQUE("progressive_layer_drop"),
-    OPAQUE("tensor_parallel"),
-    OPAQUE("sequence_parallel_size"),
+    UNMODELLED("tensor_parallel"),
+    UNMODELLED("sequence_parallel_size"),
     OPAQUE("data_parallel_size"),
     OPAQUE("dataloader_drop_last"),
     OPAQUE("disable_allgather"),

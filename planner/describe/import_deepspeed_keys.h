@@ -6,16 +6,17 @@
 #include <stddef.h>
 
 enum ds_kind {
-    DS_SECTION, // object, read key by key
-    DS_OPAQUE,  // object or value the planner doesn't need
-    DS_COUNT,   // whole number into a recipe field
-    DS_NUMBER,  // number into a recipe field
-    DS_BOOL,    // boolean into a recipe field
-    DS_DTYPE,   // type name into a recipe field
-    DS_DEVICE,  // none, cpu, nvme into a recipe field
-    DS_SPECIAL, // handled when the file has been read whole
-    DS_INERT,   // accepted, but read by nothing: text says so
-    DS_ALIAS,   // old name of the key in `field`
+    DS_SECTION,    // object, read key by key
+    DS_OPAQUE,     // object or value the planner doesn't need
+    DS_COUNT,      // whole number into a recipe field
+    DS_NUMBER,     // number into a recipe field
+    DS_BOOL,       // boolean into a recipe field
+    DS_DTYPE,      // type name into a recipe field
+    DS_DEVICE,     // none, cpu, nvme into a recipe field
+    DS_SPECIAL,    // handled when the file has been read whole
+    DS_INERT,      // accepted, but read by nothing: text says so
+    DS_UNMODELLED, // changes memory, bytes or time in a way not modelled: text says so
+    DS_ALIAS,      // old name of the key in `field`
 };
 
 // What Hugging Face puts for "auto"; AUTO_NONE: nothing, and DeepSpeed drops the key.
@@ -32,7 +33,7 @@ struct ds_key {
     enum ds_kind kind;
     const char *field; // recipe field, or the new name of an alias
     enum ds_auto on_auto;
-    const char *text; // why it is inert; NULL otherwise
+    const char *text; // why it is inert or unmodelled; NULL otherwise
     bool stage3_only;
 };
 

@@ -431,9 +431,10 @@ static bool resolve_seq(struct recipe *r, const struct model *m, struct err *e) 
     return true;
 }
 
-static bool resolve_optimizer(const struct recipe *r, struct err *e) {
+static bool resolve_optimizer(struct recipe *r, struct err *e) {
     if (r->optimizer != OPTIMIZER_MUON)
         return true;
+    r->reduce_scatter &= !recipe_is_deepspeed(r); // which refuses the two together
     if (recipe_is_fsdp1(r))
         return err_set(e, ERR_USAGE,
                        "%s: FSDP1 hands the optimizer flat slices and Muon needs matrices; use "
@@ -537,8 +538,9 @@ static bool target_matches(const char *targets, const char *module) {
     return false;
 }
 
-static uint64_t lora_parameters(const struct recipe *r, const struct model *m) {
-    uint64_t total = 0;
+struct recipe_adapters recipe_adapters(const struct recipe *r, const struct model *m,
+                                       uint64_t numel) {
+    struct recipe_adapters sum = {0};
     for (size_t u = 0; u < m->unit_count; u++) {
         const struct model_unit *unit = &m->units[u];
         if (unit->kind != UNIT_BLOCK)
@@ -547,10 +549,16 @@ static uint64_t lora_parameters(const struct recipe *r, const struct model *m) {
             const struct tensor *x = &unit->tensors[t];
             if (!is_linear(x) || (r->lora_targets && !target_matches(r->lora_targets, x->module)))
                 continue;
-            total += r->lora_rank * (x->rows + x->cols) * (x->count ? x->count : 1) * unit->repeat;
+            uint64_t pairs = (x->count ? x->count : 1) * unit->repeat;
+            const uint64_t sides[] = {x->rows, x->cols};
+            for (int side = 0; side < 2; side++)
+                if (r->lora_rank * sides[side] <= numel) {
+                    sum.count += pairs;
+                    sum.elements += pairs * r->lora_rank * sides[side];
+                }
         }
     }
-    return total;
+    return sum;
 }
 
 uint64_t recipe_frozen(const struct recipe *r, const struct model *m) {
@@ -561,7 +569,7 @@ uint64_t recipe_frozen(const struct recipe *r, const struct model *m) {
 
 uint64_t recipe_trainable(const struct recipe *r, const struct model *m) {
     if (r->lora_rank > 0)
-        return lora_parameters(r, m);
+        return recipe_adapters(r, m, UINT64_MAX).elements;
     return m->parameters - recipe_frozen(r, m);
 }
 

@@ -201,4 +201,10 @@ enum dtype recipe_activation_dtype(const struct recipe *r); // type saved activa
 bool recipe_overlaps(const struct recipe *r);               // overlap_comm resolved
 uint64_t recipe_trainable(const struct recipe *r,
                           const struct model *m); // parameters with gradients
+// Of LoRA's adapters the matrices of at most `numel` elements: their number and their elements.
+struct recipe_adapters {
+    uint64_t count, elements;
+};
+struct recipe_adapters recipe_adapters(const struct recipe *r, const struct model *m,
+                                       uint64_t numel);
 uint64_t recipe_frozen(const struct recipe *r, const struct model *m);

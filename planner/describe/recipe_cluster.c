@@ -42,15 +42,6 @@ static bool apply_sets(const struct opt_texts *set, struct cluster *c, struct er
     return true;
 }
 
-// Collective coefficients fitted on another network say nothing about this one.
-static void drop_fits(struct cluster *c) {
-    for (size_t i = 0; i < c->fit_count; i++)
-        if (c->fits[i].nodes > 1) {
-            c->fits = NULL;
-            c->fit_count = 0;
-        }
-}
-
 bool recipe_apply_cluster(const struct recipe_request *q, struct cluster *c, struct err *e) {
     struct cluster next = *c;
     double read = 0, write = 0;
@@ -62,7 +53,7 @@ bool recipe_apply_cluster(const struct recipe_request *q, struct cluster *c, str
         next.nic_bytes_per_s = figure_known(q->net_bytes_per_s * (double)next.gpus_per_node / nics,
                                             PROVENANCE_SPEC, "--net");
         next.nics_per_node = (uint64_t)nics;
-        drop_fits(&next);
+        next.other_network = true;
     }
     if (q->given.host_memory)
         next.host_memory_bytes =

@@ -30,6 +30,14 @@ static bool needs_network(const struct advise_way *w) {
                  w->plan.time.bound_by == BOUND_NETWORK_LATENCY);
 }
 
+// A plan that fits where what its time follows from is unknown, or NULL.
+static const struct plan *fits_untimed(const struct advice *v) {
+    for (size_t i = 0; i < v->plans.plan_count; i++)
+        if (v->plans.plans[i].fits && !v->plans.plans[i].reason && v->plans.plans[i].time.reason)
+            return &v->plans.plans[i];
+    return NULL;
+}
+
 // On the hardware at hand, then with a better network, then with more GPUs. Offload wins over more
 // GPUs when a token costs no more GPU time; otherwise GPUs are the cheaper memory.
 static const struct advise_way *choose(const struct advice *v, enum choice *choice) {
@@ -59,7 +67,7 @@ static const struct advise_way *choose(const struct advice *v, enum choice *choi
         return gpus;
     }
     if (!here)
-        *choice = CHOICE_IMPOSSIBLE;
+        *choice = fits_untimed(v) ? v->plans.recommendation.choice : CHOICE_IMPOSSIBLE;
     return here;
 }
 
@@ -76,6 +84,13 @@ static const char *against(const struct advise_way *best, const struct advise_wa
 static void write_sentence(struct advice *v, const struct advise_way *best, enum choice choice,
                            struct arena *a) {
     char step[32];
+    const struct plan *untimed = fits_untimed(v);
+    if (!best && untimed) {
+        v->sentence =
+            arena_printf(a, "%s fits, but its time is unknown, so nothing can be compared: %s.",
+                         plan_title(untimed, a), untimed->time.reason);
+        return;
+    }
     if (!best) {
         v->sentence = "Nothing within 64 times the nodes makes this fit: use a smaller model, a "
                       "shorter sequence or tensor parallelism.";
@@ -211,6 +226,17 @@ static bool fill_curves(const struct advise_request *q, struct arena *a, struct 
     return true;
 }
 
+static void say_why_not(struct advice *v) {
+    const struct plan *p = fits_untimed(v);
+    bool offloads = p && (p->recipe.offload_optimizer || p->recipe.offload_param);
+    for (size_t i = 0; i < v->way_count; i++) {
+        struct advise_way *w = &v->ways[i];
+        if (!w->possible)
+            w->sentence =
+                p && (!offloads || w->kind == WAY_OFFLOAD) ? p->time.reason : "no plan fits";
+    }
+}
+
 bool advise(const struct advise_request *q, struct arena *a, struct advice *out, struct err *e) {
     struct advice *v = arena_alloc(a, sizeof *v);
     struct plan_request p = {.model = q->model,
@@ -222,6 +248,7 @@ bool advise(const struct advise_request *q, struct arena *a, struct advice *out,
     v->hiding_tokens_per_gpu = v->offload_tokens_per_step = v->gib_worth_s = NAN;
     if (!plan_all(&p, a, &v->plans, e) || !advise_ways(q, a, v, e))
         return false;
+    say_why_not(v);
     const struct advise_way *best = choose(v, &choice);
     write_sentence(v, best, choice, a);
     fill_recommendation(v, best, choice, a);

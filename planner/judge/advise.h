@@ -25,7 +25,7 @@ struct advise_way {
     bool possible;          // some plan fits
     struct plan plan;       // the best one of this way
     double tokens_per_s, days, usd_per_billion_tokens;
-    const char *sentence; // what it takes: knobs, host memory, rates
+    const char *sentence; // what it takes: knobs, host memory, rates; or why it isn't possible
 };
 
 // Step time of one way's plan against inter-node bandwidth per GPU; flat for a single node.

@@ -144,8 +144,7 @@ static void set_port(struct cluster *c, double gbit_per_s) {
     double bytes_per_s = gbit_per_s * UNITS_GIGA / 8;
     c->nic_bytes_per_s = figure_known(bytes_per_s, PROVENANCE_ASSUMED, "what-if of advise");
     c->nics_per_node = c->gpus_per_node;
-    c->fits = NULL; // fitted on another network
-    c->fit_count = 0;
+    c->other_network = true;
 }
 
 static bool add_bandwidth(struct builder *b, struct err *e) {

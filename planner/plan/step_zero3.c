@@ -2,6 +2,7 @@
 // DeepSpeed ZeRO-3, MiCS and ZeRO++: gathers as the coordinator issues them, buckets of gradients;
 // runtime/zero/partitioned_param_coordinator.py and stage3.py; docs/method.md §step-zero3.
 #include "base/units.h"
+#include "cost/volume.h"
 #include "cost/zero3.h"
 #include "plan/step_build.h"
 
@@ -28,7 +29,8 @@ struct zero3_step {
     uint32_t gather_count, gather_unpacked;
     struct event_queue fetched, reduced;
     enum step_stream gather_stream, reduce_stream;
-    double filled;         // elements in the gradient bucket
+    double with_adapters;  // elements gathered per element of the base model
+    double filled, plain;  // elements in the gradient bucket; those that qgZ can't quantise
     double live, released; // gathered elements held, and freed but not yet told the engine
     uint64_t micro;
 };
@@ -82,7 +84,7 @@ static void issue_gather(struct zero3_step *z, uint64_t elements, uint32_t unit,
     uint64_t size = b->shard;
     if (r->strategy == STRATEGY_ZEROPP && r->hpz && (backward || z->micro > 0))
         size = r->shard_group;
-    double n = (double)elements / (double)r->tp, own = n / (double)size;
+    double n = z->with_adapters * (double)elements / (double)r->tp, own = n / (double)size;
     fetch_shards(z, own, unit);
     step_kernel(b, OP_COPY_IN, z->gather_stream, unit, 2 * own * b->sizes.gather);
     struct step_collective c = {
@@ -132,21 +134,27 @@ static void run_hooks(struct zero3_step *z, uint32_t first, uint32_t end) {
 
 // ---- gradients ----------------------------------------------------------------------------------
 
+// qgZ: two all-to-alls of 4 bits, and a reduce-scatter of what they can't take.
 static void reduce_quantized(struct zero3_step *z, struct step_collective *c) {
     struct step_builder *b = z->b;
+    struct step_collective rest = *c;
     const struct recipe *r = b->recipe;
     uint64_t here = b->ranks_per_node, nodes = r->world / here;
     c->collective = COLLECTIVE_ALL_TO_ALL;
     c->dtype = DTYPE_INT4;
     c->group = GROUP_NODE;
     c->size = here;
-    c->payload_bytes = z->filled * quantized_gradient_bytes;
+    c->payload_bytes = (z->filled - z->plain) * quantized_gradient_bytes;
     c->dep = step_collective(b, c);
     c->size = nodes;
     c->stride = here;
     c->group = GROUP_REPLICA;
     c->payload_bytes /= (double)here;
     c->dep = step_collective(b, c);
+    rest.payload_bytes = z->plain * b->sizes.reduce;
+    rest.dep = c->dep;
+    if (z->plain > 0)
+        c->dep = step_collective(b, &rest);
 }
 
 // Optimizer offload: the running sum goes to the host and comes back in every micro-step, and the
@@ -181,10 +189,12 @@ static void flush(struct zero3_step *z, uint32_t unit, bool boundary) {
     if (z->filled <= 0)
         return;
     double bytes = z->filled * b->sizes.reduce;
+    // A parameter larger than the bucket is scattered in any case.
+    bool scatters = r->reduce_scatter || z->filled > (double)r->reduce_bucket_elements;
     struct step_collective c = {.op = OP_REDUCE,
                                 .stream = STREAM_COLLECTIVE,
-                                .collective = r->reduce_scatter ? COLLECTIVE_REDUCE_SCATTER
-                                                                : COLLECTIVE_ALL_REDUCE,
+                                .collective =
+                                    scatters ? COLLECTIVE_REDUCE_SCATTER : COLLECTIVE_ALL_REDUCE,
                                 .group = b->shard == r->world ? GROUP_WORLD : GROUP_SHARD,
                                 .dtype = step_dtype_of(b->sizes.reduce),
                                 .size = b->shard,
@@ -213,7 +223,7 @@ static void flush(struct zero3_step *z, uint32_t unit, bool boundary) {
     if (r->offload_optimizer != OFFLOAD_NONE)
         offload_gradients(z, unit, id, boundary);
     push_event(b, &z->reduced, b->last[z->reduce_stream]);
-    z->filled = 0;
+    z->filled = z->plain = 0;
 }
 
 static void fill(struct zero3_step *z, uint32_t unit, bool boundary) {
@@ -226,13 +236,16 @@ static void fill(struct zero3_step *z, uint32_t unit, bool boundary) {
     step_release(b, k->trainable * b->sizes.gather);
     step_kernel(b, OP_GRAD_COPY, z->reduce_stream, unit, 2 * k->trainable * b->sizes.reduce);
     double bucket = (double)b->recipe->reduce_bucket_elements, share = k->trainable / k->elements;
-    for (size_t i = k->unit->tensor_count; i-- > 0;) {
-        const struct tensor *t = &k->unit->tensors[i];
+    const struct tensor *order[VOLUME_UNIT_TENSORS_MAX];
+    size_t count = volume_backward_order(k->unit, order);
+    for (size_t i = 0; i < count; i++) {
+        const struct tensor *t = order[i];
         double numel = (double)tensor_numel(t) / (double)b->recipe->tp * share;
         for (uint64_t copy = 0; copy < t->count; copy++) {
             if (z->filled + numel > bucket)
                 flush(z, unit, boundary);
             z->filled += numel;
+            z->plain += volume_quantises(t, b->recipe->world) ? 0 : numel;
         }
     }
 }
@@ -241,7 +254,8 @@ static void fill(struct zero3_step *z, uint32_t unit, bool boundary) {
 
 // Elements freed since the last task leave with the next one.
 static void release(struct zero3_step *z) {
-    step_release(z->b, z->released * z->b->sizes.gather / (double)z->b->recipe->tp);
+    double elements = z->released * z->with_adapters / (double)z->b->recipe->tp;
+    step_release(z->b, elements * z->b->sizes.gather);
     z->released = 0;
 }
 
@@ -316,7 +330,9 @@ bool step_build_zero3(struct step_builder *b, struct err *e) {
     }
     z.hooks = traffic->hooks;
     z.hook_count = traffic->hook_count;
-    b->persistent = (double)traffic->persistent_elements;
+    struct zero3_adapters adapters = zero3_adapters(b->model, r, traffic);
+    z.with_adapters = 1 + adapters.per_element;
+    b->persistent = (double)traffic->persistent_elements + adapters.persistent_elements;
     z.gather_task = arena_array_raw(b->arena, traffic->calls + 1, sizeof *z.gather_task);
     z.gather_bytes = arena_array_raw(b->arena, traffic->calls + 1, sizeof *z.gather_bytes);
     for (z.micro = 0; z.micro < r->grad_accum; z.micro++) {

@@ -64,6 +64,9 @@ static int run(struct cli *cli, int argc, char **argv) {
     for (size_t i = 0; i < v->way_count; i++)
         if (v->ways[i].possible && v->ways[i].kind <= WAY_OFFLOAD)
             return EXIT_YES;
+    for (size_t i = 0; i < v->plans.plan_count; i++) // it fits, though how fast is unknown
+        if (v->plans.plans[i].fits && !v->plans.plans[i].reason)
+            return EXIT_YES;
     return EXIT_NO;
 }
 

@@ -18,7 +18,7 @@ static void emit_way(cJSON *list, const struct advise_way *w, struct arena *a) {
     json_add_double(o, "inter_node_bytes_per_s_per_gpu",
                     w->cluster.nodes > 1 ? break_even_bandwidth(&w->cluster, BREAK_INTER) : NAN);
     json_add_string(o, "plan", w->possible ? plan_title(&w->plan, a) : NULL);
-    json_add_string(o, "reason", w->possible ? w->sentence : "no plan fits");
+    json_add_string(o, "reason", w->sentence);
     json_add_double(o, "step_s", w->possible ? w->plan.time.step_s : NAN);
     json_add_double(o, "tokens_per_s", w->tokens_per_s);
     json_add_double(o, "days", w->days);
@@ -132,7 +132,7 @@ static void print_way(const struct advise_way *w, bool best, struct arena *a, FI
     fprintf(out, "%c %-15s %-26s %5" PRIu64 "  ", best ? '>' : ' ', advise_way_names[w->kind],
             w->title, w->cluster.gpus);
     if (!w->possible) {
-        fputs("no plan fits\n", out);
+        fprintf(out, "%s\n", w->sentence);
         return;
     }
     char step[32], usd[32] = "-";

@@ -216,6 +216,31 @@ class Surface(unittest.TestCase):
             self.assertEqual(done.returncode, 4, (words, done.stderr))
             self.assertIn("standard output", done.stderr)
 
+    def test_the_other_programs_say_so_too(self):
+        root = os.path.dirname(os.path.dirname(os.path.dirname(PROGRAM)))
+        for name, words in (("bench/shardbench", ["--help"]), ("bench/shardbench", ["--version"]),
+                            ("bench/shardbench", ["gemm", "--help"]), ("reports/shardreport", ["--help"]),
+                            ("reports/shardreport", ["--version"])):
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                done = subprocess.run([os.path.join(root, name), *words], stdout=full, stderr=subprocess.PIPE,
+                                      text=True, timeout=60)
+            self.assertEqual(done.returncode, 4, (name, words, done.stderr))
+            self.assertIn("standard output", done.stderr)
+
+    def test_a_plan_that_fits_without_a_time_is_not_called_impossible(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "cluster.json")
+            with open(path, "w", encoding="utf-8") as f:
+                json.dump({"schema": "shardplan.cluster/1", "name": "bare", "nodes": 1, "gpus_per_node": 1,
+                           "gpu": {"schema": "shardplan.gpu/1", "id": "new", "name": "new", "vendor": "nvidia",
+                                   "memory_nominal_bytes": {"value": 2**36, "provenance": "spec", "source": "x"}}}, f)
+            done = run("advise", "gpt2", path, "--json", "-")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            answer = json.loads(done.stdout)
+            self.assertEqual(answer["recommendation"]["choice"], "as_is")
+            self.assertIn("time is unknown", answer["recommendation"]["reason"])
+            self.assertIn("peak", answer["ways"][0]["reason"])
+
     def test_same_input_same_bytes(self):
         one, two = (run("plan", "llama-3-8b", "dgx-h100", "--json", "-").stdout for _ in range(2))
         self.assertEqual(one, two)

@@ -150,6 +150,27 @@ static void fits_win(void **state) {
     near(busbw(COLLECTIVE_ALL_GATHER, 32, 1e9, other.seconds), 100 * UNITS_GIGA, 0.15);
 }
 
+// With another network the fits between nodes are void, those of one node are not.
+static void another_network_keeps_fits_of_one_node(void **state) {
+    (void)state;
+    struct cluster c = hopper(2);
+    struct cluster_fit f[2] = {{.collective = COLLECTIVE_ALL_GATHER, .nodes = 1, .ranks = 8},
+                               {.collective = COLLECTIVE_ALL_GATHER, .nodes = 2, .ranks = 16}};
+    for (int i = 0; i < 2; i++) {
+        f[i].latency_s = known(100 * UNITS_MICRO);
+        f[i].busbw_bytes_per_s = known(100 * UNITS_GIGA);
+        f[i].half_bytes = figure_unknown();
+    }
+    c.fits = f;
+    c.fit_count = 2;
+    c.other_network = true;
+    const struct group_layout node = {8, 8, 1}, all = {16, 8, 1};
+    assert_int_equal(run(&c, COLLECTIVE_ALL_GATHER, node, 1e9).basis, TIME_FITTED);
+    assert_int_equal(run(&c, COLLECTIVE_ALL_GATHER, all, 1e9).basis, TIME_PRIOR);
+    c.other_network = false;
+    assert_int_equal(run(&c, COLLECTIVE_ALL_GATHER, all, 1e9).basis, TIME_FITTED);
+}
+
 // Published plateaus that NCCL's cost model is judged by, on the catalog's machines.
 static void worked_cases(void **state) {
     (void)state;
@@ -201,6 +222,7 @@ int main(void) {
         cmocka_unit_test(nothing_to_do),
         cmocka_unit_test(intervals_and_monotony),
         cmocka_unit_test(fits_win),
+        cmocka_unit_test(another_network_keeps_fits_of_one_node),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

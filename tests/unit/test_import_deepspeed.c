@@ -55,6 +55,14 @@ static const struct row rows[] = {
       {"clip", "0.5"},
       {"grad_accum", "4"}}},
     {"{\"zero_optimization\": true}", {{"strategy", "zero1"}}},
+    // What one stage refuses another takes.
+    {"{\"gradient_predivide_factor\": 2, \"prescale_gradients\": true, \"zero_optimization\": "
+     "{\"stage\": 1}}",
+     {{"strategy", "zero1"}}},
+    {"{\"gradient_predivide_factor\": 2, \"zero_optimization\": {\"stage\": 3, "
+     "\"allgather_bucket_size\": 499999999, \"reduce_scatter\": false}, \"optimizer\": {\"type\": "
+     "\"Muon\"}}",
+     {{"strategy", "zero3"}, {"optimizer", "muon"}, {"reduce_scatter", "false"}}},
     {"{\"zero_optimization\": {\"stage\": 2, \"cpu_offload\": true}}",
      {{"offload_optimizer", "cpu"}}},
     {"{\"zero_optimization\": {\"stage\": 2, \"offload_param\": {\"device\": \"cpu\"}}}",
@@ -136,6 +144,14 @@ static const char *const refusals[][2] = {
      "unknown value 'gpu'"},
     {"{\"zero_optimization\": {\"stage\": 3, \"offload_param\": \"cpu\"}}", "expected an object"},
     {"{\"zero_optimization\": {\"legacy_stage1\": true}}", "no longer supports legacy_stage1"},
+    {"{\"gradient_predivide_factor\": 2, \"zero_optimization\": {\"stage\": 2}}",
+     "takes 1 only with reduce_scatter"},
+    {"{\"prescale_gradients\": true, \"zero_optimization\": {\"stage\": 3}}",
+     "takes false only with reduce_scatter"},
+    {"{\"zero_optimization\": {\"stage\": 1, \"allgather_bucket_size\": 499999999}}",
+     "an even number"},
+    {"{\"optimizer\": {\"type\": \"Muon\"}, \"zero_optimization\": {\"stage\": 3}}",
+     "Muon needs reduce_scatter false"},
     {"{\"gradient_clipping\": \"much\"}", "expected a number of at least 0"},
     {"{\"train_batch_size\": 0}", "expected a whole number of at least 1"},
     {"{\"bf16\": {\"enabled\": 3}}", "expected true or false"},
@@ -171,6 +187,8 @@ static void test_warnings(void **state) {
         enum warning_kind kind;
         const char *words;
     } table[] = {
+        {"{\"zero_optimization\": {\"stage\": 2, \"zenflow\": {\"topk_ratio\": 0.1}}}",
+         WARNING_ASSUMED, "not modelled"},
         {"{\"train_microbatch_size_per_gpu\": 2}", WARNING_UNKNOWN,
          "did you mean 'train_micro_batch_size_per_gpu'?"},
         {"{\"zero_optimization\": {\"stage\": 2, \"allgather_bucket_size\": 5e8}}", WARNING_INERT,

@@ -207,6 +207,29 @@ static void persistence_is_capped(void **state) {
     assert_int_equal(run(&seven, &r).persistent_elements, 0);
 }
 
+// Rank 16 on every linear layer of 7B: 39 976 960 parameters. A matrix of 16 x 4096 persists, one
+// of 16 x 11008 is above the threshold of 1e5 and is gathered with the base.
+static void small_adapters_persist(void **state) {
+    (void)state;
+    struct recipe r = recipe_of(1e9, 1e9, 5e7, 1e5, false);
+    struct arena *a = arena_create();
+    struct model m = decoder_model(&seven, a);
+    struct zero3_traffic t = run(&seven, &r);
+    assert_true(zero3_adapters(&m, &r, &t).per_element == 0.0);
+    r.lora_rank = 16;
+    struct zero3_adapters x = zero3_adapters(&m, &r, &t);
+    assert_true(x.persistent_parameters == 32 * 11);
+    assert_true(x.persistent_elements == 32 * 11 * 16 * 4096);
+    near_fraction(x.per_element * (double)(m.parameters - t.persistent_elements),
+                  32 * 3 * 16 * 11008, 1e-9, "gathered adapters");
+    r.persistence_elements = 0;
+    assert_true(zero3_adapters(&m, &r, &t).persistent_parameters == 0.0);
+    r.persistence_elements = 100000;
+    r.model_persistence_elements = t.persistent_elements; // already full
+    assert_true(zero3_adapters(&m, &r, &t).persistent_elements == 0.0);
+    arena_destroy(a);
+}
+
 // Sweeps call it for every point that the plan's memo misses.
 static void eighty_layers_take_a_millisecond(void **state) {
     (void)state;
@@ -231,6 +254,7 @@ int main(void) {
         cmocka_unit_test(tied_table_is_fetched_three_times),
         cmocka_unit_test(as_deepspeed_runs),
         cmocka_unit_test(persistence_is_capped),
+        cmocka_unit_test(small_adapters_persist),
         cmocka_unit_test(eighty_layers_take_a_millisecond),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
