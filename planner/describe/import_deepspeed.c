@@ -421,30 +421,29 @@ static bool finish_ratio(struct ds *d, struct json_node zero) {
                   low ? "DeepSpeed refuses a ratio below stage 3" : "expected a ratio of 0 to 1");
 }
 
-// What the ZeRO optimizers' constructors assert: runtime/zero/stage_1_and_2.py and stage3.py.
-static bool finish_asserts(struct ds *d, struct json_node root, struct json_node zero) {
-    struct json_node n = root;
+// What the parser takes and the ZeRO optimizers' constructors assert: runtime/zero/stage_1_and_2.py
+// and stage3.py.
+static void finish_asserts(struct ds *d, struct json_node root, struct json_node zero) {
+    struct json_node n;
     struct recipe *r = &d->r;
-    if (d->stage >= 2 && r->reduce_scatter &&
-        number_at(root, "gradient_predivide_factor", 1) != 1 &&
-        get(root, "gradient_predivide_factor", &n) && !is_auto(n) &&
-        !refuse(d, n, "gradient_predivide_factor", "DeepSpeed takes 1 only with reduce_scatter"))
-        return false;
-    if (d->stage >= 2 && r->reduce_scatter && bool_at(root, "prescale_gradients") &&
-        get(root, "prescale_gradients", &n) &&
-        !refuse(d, n, "prescale_gradients", "DeepSpeed takes false only with reduce_scatter"))
-        return false;
+    bool scatters = d->stage >= 2 && r->reduce_scatter;
+    if (scatters && number_at(root, "gradient_predivide_factor", 1) != 1 &&
+        get(root, "gradient_predivide_factor", &n))
+        warn(d, n, WARNING_REFUSED, "gradient_predivide_factor",
+             "DeepSpeed stops: with reduce_scatter it must be 1");
+    if (scatters && bool_at(root, "prescale_gradients") && get(root, "prescale_gradients", &n))
+        warn(d, n, WARNING_REFUSED, "prescale_gradients",
+             "DeepSpeed stops: with reduce_scatter it must be false");
     double bucket = number_at(zero, "allgather_bucket_size", 0);
     if ((d->stage == 1 || d->stage == 2) && fmod(bucket, 2) != 0 &&
-        get(zero, "allgather_bucket_size", &n) &&
-        !refuse(d, n, "zero_optimization.allgather_bucket_size",
-                "DeepSpeed takes an even number of elements only"))
-        return false;
+        get(zero, "allgather_bucket_size", &n))
+        warn(d, n, WARNING_REFUSED, "zero_optimization.allgather_bucket_size",
+             "DeepSpeed stops: it must be even");
     if (d->stage == 0 || r->optimizer != OPTIMIZER_MUON || !r->reduce_scatter)
-        return true;
+        return;
     r->reduce_scatter = false;
-    return refuse(d, zero, "zero_optimization.reduce_scatter",
-                  "DeepSpeed's Muon needs reduce_scatter false");
+    warn(d, zero, WARNING_REFUSED, "zero_optimization.reduce_scatter",
+         "DeepSpeed stops: Muon needs it false; planned so");
 }
 
 static void finish_offload(struct ds *d, struct json_node zero) {
@@ -526,8 +525,9 @@ static bool read_root(struct ds *d, struct json_node root) {
     if (d->r.precision == PRECISION_BF16_MIXED && d->r.bf16_master_weights_and_grads &&
         d->r.bf16_optimizer_states)
         d->r.precision = PRECISION_BF16_PURE;
-    if (!finish_ratio(d, zero) || !finish_asserts(d, root, zero))
+    if (!finish_ratio(d, zero))
         return false;
+    finish_asserts(d, root, zero);
     finish_offload(d, zero);
     finish_batch(d, root);
     return read_own(d, root);

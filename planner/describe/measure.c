@@ -285,7 +285,15 @@ bool measure_parse(const char *text, size_t bytes, const char *name, struct aren
     bool has_results = false;
     const char *end = memchr(text, '\n', bytes);
     size_t first = end ? (size_t)(end - text) : bytes;
+    size_t start = 0;
 
+    while (start < bytes && memchr(" \t\r\n", text[start], 4))
+        start++;
+    if (start < bytes && text[start] != '{' && text[start] != '[')
+        return err_set(e, ERR_INPUT,
+                       "%s: no measurement file; `shardplan catalog import %s -o FILE.jsonl` reads "
+                       "other tools' logs",
+                       name, name);
     // JSON lines if the first line alone is a document and more follows or it lists no results.
     struct err ignored = {0};
     struct json_doc *d = json_read_text(text, first, name, &ignored);

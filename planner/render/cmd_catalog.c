@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *const help[] = {
     "list [models|gpus|clusters]: names, and other names they answer to",
@@ -135,6 +136,16 @@ static bool show(struct cli *cli) {
                    cli->rest.items[1]);
 }
 
+// `import clusters FILE` reads like list and show; what the files hold says more than the word.
+static void drop_kind(struct opt_texts *rest) {
+    enum catalog_kind kind;
+    if (rest->count < 3 || !kind_of(rest->items[1], &kind) || access(rest->items[1], F_OK) == 0)
+        return;
+    for (size_t i = 2; i < rest->count; i++)
+        rest->items[i - 1] = rest->items[i];
+    rest->count--;
+}
+
 static int run(struct cli *cli, int argc, char **argv) {
     struct import_request o = {0};
     if (!cli_parse(cli, &catalog_command_options, argc, argv, &o))
@@ -145,9 +156,10 @@ static int run(struct cli *cli, int argc, char **argv) {
         ok = list(cli);
     else if (strcmp(verb, "show") == 0)
         ok = show(cli);
-    else if (strcmp(verb, "import") == 0)
+    else if (strcmp(verb, "import") == 0) {
+        drop_kind(&cli->rest);
         ok = catalog_import(cli, &o);
-    else
+    } else
         err_set(&cli->err, ERR_USAGE,
                 "catalog takes list, show or import; see shardplan catalog --help");
     return ok ? EXIT_YES : cli_fail(cli);

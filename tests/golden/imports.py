@@ -63,6 +63,21 @@ class NcclTests(unittest.TestCase):
         self.assertFalse(first["in_place"])
         self.assertTrue(result["results"][1]["in_place"])
 
+    def test_a_raw_log_is_refused_with_the_command_that_reads_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log, read = os.path.join(FOLDER, "nccl_09_all_reduce_16xH100_GOOD.txt"), os.path.join(folder, "m.jsonl")
+            words = ["fit", log, "--cluster", "dgx-h100", "-o", os.path.join(folder, "c.json")]
+            done = subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 3)
+            self.assertIn("catalog import", done.stderr)
+            for kind in ([], ["clusters"]):
+                done = subprocess.run([PROGRAM, "catalog", "import", *kind, log, "-o", read],
+                                      capture_output=True, text=True, timeout=60)
+                self.assertEqual(done.returncode, 0, done.stderr)
+            words[1] = read
+            done = subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_busbw_equals_the_printed_one(self):
         result, _ = sample("nccl_09_all_reduce_16xH100_GOOD.txt")
         self.assertTrue(any(abs(r["busbw_bytes_per_s"] / 390e9 - 1) < 0.01 for r in result["results"]))
