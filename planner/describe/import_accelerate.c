@@ -128,14 +128,15 @@ static bool take_device(struct acc *c, const yaml_node_t *n, const char *path) {
     bool param = strstr(path, "offload_param") != NULL;
     if (is_absent(text) || strcasecmp(text, "none") == 0)
         return true;
-    bool inert = param ? !recipe_is_stage3(&c->r)
-                       : strcasecmp(text, "nvme") == 0 && !recipe_is_stage3(&c->r);
-    if (inert) {
+    if (param && !recipe_is_stage3(&c->r)) {
         warn(c, n, WARNING_INERT, path,
-             param ? "parameter offload has no effect below stage 3: every GPU keeps all "
-                     "parameters"
-                   : "NVMe has no effect below stage 3; only device cpu is offloaded");
+             "parameter offload has no effect below stage 3: every GPU keeps all parameters");
         return true;
+    }
+    if (strcasecmp(text, "nvme") == 0 && !recipe_is_stage3(&c->r)) {
+        warn(c, n, WARNING_INERT, path,
+             "below stage 3 DeepSpeed takes nvme for cpu: the states go to host memory");
+        text = "cpu";
     }
     return set(c, n, path, param ? "offload_param" : "offload_optimizer", text);
 }

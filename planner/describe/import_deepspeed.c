@@ -460,9 +460,10 @@ static void finish_offload(struct ds *d, struct json_node zero) {
     if (r->offload_optimizer == OFFLOAD_NVME || (d->stage == 0 && r->offload_optimizer)) {
         (void)get(zero, "offload_optimizer", &n);
         warn(d, n, WARNING_INERT, "zero_optimization.offload_optimizer",
-             d->stage == 0 ? "optimizer offload needs ZeRO stage 1 or more"
-                           : "NVMe has no effect below stage 3; only device cpu is offloaded");
-        r->offload_optimizer = OFFLOAD_NONE;
+             d->stage == 0
+                 ? "optimizer offload needs ZeRO stage 1 or more"
+                 : "below stage 3 DeepSpeed takes nvme for cpu: the states go to host memory");
+        r->offload_optimizer = d->stage == 0 ? OFFLOAD_NONE : OFFLOAD_CPU;
     }
     if (r->super_offload) {
         (void)get(zero, "offload_optimizer", &n);

@@ -259,6 +259,7 @@ def torchtitans():
 def measurements():
     head = '{"schema": "shardplan.measurement/1", "host": {}, "build": {}}\n'
     yield "empty", ""
+    yield "another tool's log", "# nThread 1 nGpus 8 minBytes 8\n"
     yield "a list", "[]"
     yield "schema missing", "{}"
     yield "another schema", '{"schema": "shardplan.plan/1"}'

@@ -55,6 +55,8 @@ static const struct row rows[] = {
       {"clip", "0.5"},
       {"grad_accum", "4"}}},
     {"{\"zero_optimization\": true}", {{"strategy", "zero1"}}},
+    {"{\"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"nvme\"}}}",
+     {{"strategy", "zero2"}, {"offload_optimizer", "cpu"}}},
     // What one stage refuses another takes.
     {"{\"gradient_predivide_factor\": 2, \"prescale_gradients\": true, \"zero_optimization\": "
      "{\"stage\": 1}}",
@@ -197,7 +199,7 @@ static void test_warnings(void **state) {
         {"{\"zero_optimization\": {\"stage\": 2, \"offload_param\": {\"device\": \"cpu\"}}}",
          WARNING_INERT, "no effect below stage 3"},
         {"{\"zero_optimization\": {\"stage\": 1, \"offload_optimizer\": {\"device\": \"nvme\"}}}",
-         WARNING_INERT, "NVMe has no effect below stage 3"},
+         WARNING_INERT, "takes nvme for cpu"},
         {"{\"zero_optimization\": {\"stage\": 2, \"stage3_max_live_parameters\": 1e9}}",
          WARNING_INERT, "read by ZeRO stage 3 only"},
         {"{\"zero_optimization\": {\"stage\": 2, \"cpu_offload\": true}}", WARNING_DEPRECATED,
