@@ -32,7 +32,9 @@ uint64_t rehearse_gpu_count(const struct ranks *r) {
 }
 
 const char *rehearse_gpu_note(const struct gpu_rehearsal *r) {
-    return r->stands_in ? "memory traffic of the predicted duration stands in for matrix products"
+    return r->stands_in ? "memory traffic of the predicted duration stands in for matrix products "
+                          "that cuBLASLt "
+                          "does not do here"
                         : NULL;
 }
 
@@ -98,7 +100,9 @@ static bool open_gpu_stream(struct gpu_rehearsal *r, uint32_t stream, size_t gpu
         !gpu_lane_ok(cudaHostAlloc((void **)&s->host, k->bytes, cudaHostAllocPortable),
                      "pinned memory; use --shrink", e))
         return false;
-    return open_host_lane(r, stream, &s->host_lane, e);
+    struct products_setup products = {
+        .graph = g, .stream = stream, .shrink = r->setup.shrink, .queue = s->stream};
+    return products_open(&products, &s->products, e) && open_host_lane(r, stream, &s->host_lane, e);
 }
 
 // Communicators of the groups that this stream's collectives use, one set for each stream.
@@ -229,8 +233,6 @@ struct gpu_rehearsal *rehearse_gpu_create(const struct rehearse_setup *s, struct
     r->done = arena_array(a, g->task_count + 1, sizeof(*r->done));
     r->host_start_s = arena_array(a, g->task_count + 1, sizeof(double));
     r->host_end_s = arena_array(a, g->task_count + 1, sizeof(double));
-    for (size_t i = 0; i < g->task_count; i++)
-        r->stands_in |= g->tasks[i].shape_count > 0;
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->moved, NULL);
     if (g->stream_count > 0 && open_storage(r, e) && open_tracks(r, e) && open_events(r, e) &&
@@ -264,6 +266,7 @@ static void close_track(struct gpu_rehearsal *r, struct gpu_track *k) {
         cudaFree(s->from);
         cudaFree(s->to);
         cudaFreeHost(s->host);
+        products_close(s->products);
         if (s->stream != NULL)
             cudaStreamDestroy(s->stream);
         rehearse_storage_close(&s->host_lane);

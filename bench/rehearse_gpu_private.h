@@ -5,6 +5,7 @@
 #include "bench/nccl_comms.h"
 #include "bench/rehearse_gpu.h"
 #include "bench/rehearse_private.h"
+#include "bench/rehearse_products.h"
 #include "bench/team.h"
 
 #include <cuda_runtime_api.h>
@@ -15,6 +16,7 @@ struct gpu_stream {
     cudaStream_t stream;
     char *from, *to;                // in the GPU
     char *host;                     // pinned, of streams that copy
+    struct products *products;      // of streams that multiply
     struct rehearse_lane host_lane; // of streams with host work
 };
 
@@ -37,7 +39,7 @@ struct gpu_rehearsal {
     cudaEvent_t *zero;        // per GPU
     void **buffers;           // [buffer * gpus + gpu]
     double copy_bytes_per_s;  // of gpu_copy, read and written
-    bool stands_in;           // memory traffic for matrix products
+    bool stands_in;           // memory traffic for some matrix products
     struct rehearse_sent *sent;
     size_t sent_count, sent_room;
     // of the step that runs

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a task is on a GPU.
+#include <math.h>
 #include <string.h>
 
 #include "bench/gpu_lane.h"
@@ -35,13 +36,20 @@ static cudaError_t move(const struct gpu_track *k, const struct gpu_stream *s, d
     return r;
 }
 
-static cudaError_t compute(const struct gpu_rehearsal *r, const struct graph_task *t,
-                           const struct gpu_stream *s) {
-    const struct gpu_track *k = &r->tracks[t->stream];
-    double bytes = t->bytes * r->setup.shrink;
-    if (t->shape_count > 0) // as long as predicted, by the one thing this GPU was timed at
-        bytes = t->duration_s * r->setup.shrink * r->copy_bytes_per_s;
-    return move(k, s, bytes);
+// Its products and the memory traffic of its other kernels. What cuBLASLt does not do becomes
+// traffic of the predicted duration, by the one thing this GPU was timed at.
+static bool compute(struct gpu_rehearsal *r, const struct graph_task *t, const struct gpu_stream *s,
+                    struct err *e) {
+    double bytes = t->bytes * r->setup.shrink, left = 0;
+    if (t->shape_count > 0 && !products_queue(s->products, t, &left, e))
+        return false;
+    if (left > 0) {
+        bytes = fmax(bytes, left * t->duration_s * r->setup.shrink * r->copy_bytes_per_s);
+        pthread_mutex_lock(&r->lock);
+        r->stands_in = true;
+        pthread_mutex_unlock(&r->lock);
+    }
+    return gpu_lane_ok(move(&r->tracks[t->stream], s, bytes), graph_kind_names[t->kind], e);
 }
 
 static cudaError_t copy(const struct gpu_rehearsal *r, const struct graph_task *t,
@@ -82,7 +90,7 @@ bool rehearse_gpu_queue(struct gpu_rehearsal *r, const struct graph_task *t, siz
         error = allocate(r, t, gpu);
         break;
     default:
-        error = compute(r, t, s);
+        return compute(r, t, s, e);
     }
     return gpu_lane_ok(error, graph_kind_names[t->kind], e);
 }

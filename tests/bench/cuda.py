@@ -146,8 +146,8 @@ def cufile(folder):
         assert len(rows) == 2 and all(r["backend"] == "nvme" for r in rows)
 
 
-MODEL = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 256, "intermediate_size": 512,
-         "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 1024,
+MODEL = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
+         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 256,
          "max_position_embeddings": 512, "rms_norm_eps": 1e-5, "tie_word_embeddings": False,
          "torch_dtype": "bfloat16", "hidden_act": "silu"}
 
@@ -159,7 +159,7 @@ def plan(folder, gpus, *recipe):
         json.dump(MODEL, f)
     for command, more in (("plan", ["--json", planned]), ("simulate", ["--graph", graph])):
         subprocess.run([os.environ["SHARDPLAN_PROGRAM"], command, model, "dgx-a100", "--gpus", str(gpus), "--seq",
-                        "128", "--quiet", *recipe, *more], check=True, capture_output=True)
+                        "32", "--quiet", *recipe, *more], check=True, capture_output=True)
     return graph, planned
 
 

@@ -10,11 +10,20 @@ import time
 CHECK, BENCH, PLAN = map(os.path.abspath, sys.argv[1:4])
 
 
+MODEL = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
+         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 256,
+         "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "tie_word_embeddings": False, "torch_dtype": "bfloat16",
+         "hidden_act": "silu"}
+
+
 def run(folder, status, deadline=150, path=None, **settings):
     env = dict(os.environ, CHECK_BENCH=BENCH, CHECK_PLAN=PLAN, CHECK_BYTES="64KiB", CHECK_SMALL="64KiB", CHECK_BUDGET="0.01s",
-               CHECK_FLAGS="--force -n 3", CHECK_STORAGE="32MiB", CHECK_SHRINK="1e-4",
+               CHECK_FLAGS="--force -n 3", CHECK_STORAGE="32MiB", CHECK_MODEL=os.path.join(folder, "config.json"),
                CHECK_DEADLINE=str(deadline), ASAN_OPTIONS="detect_leaks=0")
     env.update({"FAKEGPU_" + k.upper(): str(v) for k, v in settings.items()})
+    os.makedirs(folder, exist_ok=True)
+    with open(env["CHECK_MODEL"], "w") as f:
+        json.dump(MODEL, f)
     if path:
         env["PATH"] = path + ":" + env["PATH"]
     begin = time.time()
