@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#define INITIAL_TASKS 4096u
+#define INITIAL_TASKS 16384u
 #define INITIAL_SETS 64u
 
 struct sim *sim_create(struct arena *a, uint32_t streams, uint32_t resources) {
@@ -77,14 +77,13 @@ static uint32_t hash_of(const struct sim_demand_set *set) {
     return (uint32_t)(h >> 32) % SIM_RECENT_SETS;
 }
 
-static uint32_t set_of(struct sim *s, const struct sim_task *t) {
+uint32_t sim_demands(struct sim *s, const struct sim_demand *demands, uint32_t count) {
     struct sim_demand_set set;
     set.count = 0;
-    if (t->duration_s > 0)
-        for (uint32_t i = 0; i < t->demand_count; i++) {
-            assert(t->demands[i].resource < s->resource_count && t->demands[i].rate_per_s >= 0);
-            demand_add(&set, t->demands[i]);
-        }
+    for (uint32_t i = 0; i < count; i++) {
+        assert(demands[i].resource < s->resource_count && demands[i].rate_per_s >= 0);
+        demand_add(&set, demands[i]);
+    }
     if (set.count == 0)
         return 0;
     uint32_t *recent = &s->recent[hash_of(&set)];
@@ -96,38 +95,40 @@ static uint32_t set_of(struct sim *s, const struct sim_task *t) {
     return *recent = s->set_count++;
 }
 
+static uint32_t set_of(struct sim *s, const struct sim_task *t) {
+    if (t->duration_s <= 0)
+        return 0;
+    return t->demand_set != 0 ? t->demand_set : sim_demands(s, t->demands, t->demand_count);
+}
+
 uint32_t sim_add(struct sim *s, const struct sim_task *t) {
     assert(t->stream < s->stream_count && t->dep_count <= SIM_DEPS_MAX);
     assert(t->demand_count <= SIM_DEMANDS_MAX && t->duration_s >= 0 && t->issue_s >= 0);
+    assert(t->demand_set < s->set_count);
     if (s->task_count == s->task_capacity)
         s->tasks = grow(s->arena, s->tasks, s->task_count, &s->task_capacity, sizeof *s->tasks);
-    uint32_t id = s->task_count++;
-    struct sim_record *r = &s->tasks[id];
-    *r = (struct sim_record){
+    uint32_t id = s->task_count++, prev = s->last[t->stream];
+    s->tasks[id] = (struct sim_record){
         .duration_s = t->duration_s,
         .issue_s = t->detached ? 0 : t->issue_s,
         .alloc_bytes = t->alloc_bytes_at_start,
         .free_bytes = t->free_bytes_at_end,
         .next = SIM_NONE,
-        .prev = s->last[t->stream],
+        .prev = prev,
         .host_wait_count = (uint16_t)s->pending_host_waits,
         .first_dep = s->dep_count,
         .demand_set = set_of(s, t),
         .stream = (uint16_t)t->stream,
         .dep_count = (uint16_t)t->dep_count,
-        .flags = (uint8_t)((t->detached ? SIM_DETACHED : 0) |
-                           (t->host_blocking ? SIM_HOST_BLOCKING : 0) |
-                           (t->issue_overlaps ? SIM_ISSUE_OVERLAPS : 0)),
+        .flags = (uint8_t)(t->detached * SIM_DETACHED | t->host_blocking * SIM_HOST_BLOCKING |
+                           t->issue_overlaps * SIM_ISSUE_OVERLAPS),
     };
     s->pending_host_waits = 0;
     for (uint32_t i = 0; i < t->dep_count; i++) {
         assert(t->deps[i] < id);
         push_dep(s, t->deps[i]);
     }
-    if (s->last[t->stream] == SIM_NONE)
-        s->first[t->stream] = id;
-    else
-        s->tasks[s->last[t->stream]].next = id;
+    *(prev == SIM_NONE ? &s->first[t->stream] : &s->tasks[prev].next) = id;
     s->last[t->stream] = id;
     return id;
 }

@@ -32,6 +32,7 @@ struct sim_task {
     uint32_t dep_count;
     struct sim_demand demands[SIM_DEMANDS_MAX];
     uint32_t demand_count;
+    uint32_t demand_set; // what sim_demands returned, in place of `demands`; 0 = those
     int64_t alloc_bytes_at_start, free_bytes_at_end; // one memory pool
 };
 
@@ -41,6 +42,9 @@ struct sim;
 struct sim *sim_create(struct arena *a, uint32_t streams, uint32_t resources);
 // Units per second the resource serves; INFINITY (the initial value) means not shared.
 void sim_resource(struct sim *s, uint32_t resource, double capacity_per_s);
+// For tasks that ask for the same: resolved once. 0 when nothing is asked for.
+uint32_t sim_demands(struct sim *s, const struct sim_demand *demands, uint32_t count);
+// Reads of deps and demands what the counts say; the rest may be uninitialised.
 uint32_t sim_add(struct sim *s, const struct sim_task *t); // returns the id; ids break ties
 // One more dependency of the task added last.
 void sim_add_dep(struct sim *s, uint32_t dep);

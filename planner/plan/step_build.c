@@ -52,7 +52,7 @@ static const double dma_setup_s = 10 * UNITS_MICRO;
 
 static struct step_meta *meta_slot(struct step_builder *b, uint32_t id) {
     if (id >= b->meta_capacity) {
-        uint32_t bigger = b->meta_capacity ? 2 * b->meta_capacity : 4096;
+        uint32_t bigger = b->meta_capacity ? 2 * b->meta_capacity : 16384;
         struct step_meta *moved = arena_array_raw(b->arena, bigger, sizeof *moved);
         if (id > 0)
             memcpy(moved, b->meta, id * sizeof *moved);
@@ -89,30 +89,23 @@ void step_micro_done(struct step_builder *b) {
 void step_stream_wait(struct step_builder *b, enum step_stream stream, uint32_t task) {
     if (task == SIM_NONE)
         return;
-    uint32_t of = sim_task_stream(b->sim, task);
-    for (int i = 0; i < STEP_WAITS; i++) {
-        uint32_t *held = &b->wait[stream][i];
-        if (*held != SIM_NONE && sim_task_stream(b->sim, *held) != of)
+    uint32_t *held = b->wait[stream], count = b->wait_count[stream];
+    for (uint32_t i = 0; i < count; i++) {
+        if (b->meta[held[i]].stream != b->meta[task].stream)
             continue;
-        *held = *held == SIM_NONE || *held < task ? task : *held;
+        held[i] = held[i] < task ? task : held[i];
         return;
     }
-    assert(!"a stream waits for more streams than STEP_WAITS");
-}
-
-static void take_waits(struct step_builder *b, enum step_stream stream, struct sim_task *s) {
-    for (int i = 0; i < STEP_WAITS; i++) {
-        if (b->wait[stream][i] != SIM_NONE)
-            s->deps[s->dep_count++] = b->wait[stream][i];
-        b->wait[stream][i] = SIM_NONE;
-    }
+    assert(count < STEP_WAITS);
+    held[count] = task;
+    b->wait_count[stream]++;
 }
 
 // A rehearsal runs kernels, copies and collectives on the rank's own cores, so they share those
 // instead of multiprocessors and GPU memory; docs/method.md §rehearse.
 static void take_cores(const struct step_builder *b, const struct step_task *t,
                        struct sim_task *s) {
-    s->demand_count = 0;
+    s->demand_count = s->demand_set = 0;
     for (uint32_t i = 0; i < t->demand_count; i++)
         if (t->demands[i].resource != RESOURCE_SM && t->demands[i].resource != RESOURCE_HBM &&
             t->demands[i].resource != RESOURCE_CORES)
@@ -122,27 +115,40 @@ static void take_cores(const struct step_builder *b, const struct step_task *t,
         s->demands[s->demand_count++] = (struct sim_demand){RESOURCE_CORES, cores / b->host_cores};
 }
 
-uint32_t step_add(struct step_builder *b, const struct step_task *t) {
-    struct sim_task s = {
-        .stream = t->stream,
-        .duration_s = t->seconds,
-        .issue_s = t->issue_s + b->hook_s,
-        .host_blocking = t->host_blocking,
-        .issue_overlaps = t->issue_overlaps,
-        .demand_count = t->demand_count,
-        .alloc_bytes_at_start = (int64_t)b->claim_bytes,
-        .free_bytes_at_end = (int64_t)b->free_bytes,
-    };
+// What is pending for the next task goes with it.
+static uint32_t add(struct step_builder *b, struct sim_task *s, const struct step_meta *m) {
+    s->issue_s += b->hook_s;
+    s->alloc_bytes_at_start = (int64_t)b->claim_bytes;
+    s->free_bytes_at_end = (int64_t)b->free_bytes;
     b->hook_s = b->claim_bytes = b->free_bytes = 0;
+    for (uint32_t i = 0; i < b->wait_count[m->stream]; i++)
+        s->deps[s->dep_count++] = b->wait[m->stream][i];
+    b->wait_count[m->stream] = 0;
+    uint32_t id = sim_add(b->sim, s);
+    *meta_slot(b, id) = *m;
+    b->last[m->stream] = id;
+    return id;
+}
+
+uint32_t step_add(struct step_builder *b, const struct step_task *t) {
+    struct sim_task s;
+    s.stream = t->stream;
+    s.duration_s = t->seconds;
+    s.issue_s = t->issue_s;
+    s.detached = false;
+    s.host_blocking = t->host_blocking;
+    s.issue_overlaps = t->issue_overlaps;
+    s.dep_count = 0;
     for (uint32_t i = 0; i < t->dep_count; i++)
         if (t->deps[i] != SIM_NONE)
             s.deps[s.dep_count++] = t->deps[i];
-    take_waits(b, t->stream, &s);
-    memcpy(s.demands, t->demands, sizeof s.demands);
+    s.demand_set = t->demand_set;
+    s.demand_count = t->demand_count;
+    for (uint32_t i = 0; i < t->demand_count; i++)
+        s.demands[i] = t->demands[i];
     if (b->host_cores > 0)
         take_cores(b, t, &s);
-    uint32_t id = sim_add(b->sim, &s);
-    *meta_slot(b, id) = (struct step_meta){
+    const struct step_meta m = {
         .op = (uint8_t)t->op,
         .phase = (uint8_t)b->phase,
         .collective = (uint8_t)t->collective,
@@ -151,14 +157,14 @@ uint32_t step_add(struct step_builder *b, const struct step_task *t) {
         .group_size = (uint32_t)t->group_size,
         .spans_nodes = t->spans_nodes,
         .latency_bound = t->latency_bound,
+        .stream = (uint8_t)t->stream,
         .unit = t->unit,
         .low = t->low > 0 ? (float)t->low : 1,
         .high = t->high > 0 ? (float)t->high : 1,
         .bytes = t->bytes,
         .exact_s = t->seconds,
     };
-    b->last[t->stream] = id;
-    return id;
+    return add(b, &s, &m);
 }
 
 static void demand(struct step_task *t, enum step_resource resource, double rate_per_s) {
@@ -166,23 +172,46 @@ static void demand(struct step_task *t, enum step_resource resource, double rate
         t->demands[t->demand_count++] = (struct sim_demand){resource, rate_per_s};
 }
 
-static double kernel_s(struct step_builder *b, double bytes) {
-    for (uint32_t i = 0; i < STEP_KERNELS && b->kernels[i].bytes > 0; i++)
-        if (b->kernels[i].bytes == bytes)
-            return b->kernels[i].seconds;
-    double seconds =
-        compute_memory_bound_s(&b->cluster->gpu, b->recipe->stack, bytes) / b->scale.compute;
-    b->kernels[b->kernel_next++ % STEP_KERNELS] = (struct step_kernel_time){bytes, seconds};
-    return seconds;
+static uint32_t slot_of(double bytes, uint64_t salt) {
+    uint64_t bits;
+    memcpy(&bits, &bytes, sizeof bits);
+    return (uint32_t)((bits ^ salt) * UINT64_C(0x9E3779B97F4A7C15) >> (64 - STEP_REMEMBERED_LOG2));
+}
+
+static const struct step_kernel_time *kernel_time(struct step_builder *b, double bytes) {
+    struct step_kernel_time *k = &b->kernels[slot_of(bytes, 0)];
+    if (k->bytes == bytes && k->seconds > 0)
+        return k;
+    struct step_task t = {.seconds =
+                              compute_memory_bound_s(&b->cluster->gpu, b->recipe->stack, bytes) /
+                              b->scale.compute};
+    demand(&t, RESOURCE_HBM, bytes / t.seconds);
+    *k =
+        (struct step_kernel_time){bytes, t.seconds, sim_demands(b->sim, t.demands, t.demand_count)};
+    return k;
 }
 
 uint32_t step_kernel(struct step_builder *b, enum step_op op, enum step_stream stream,
                      uint32_t unit, double bytes) {
-    struct step_task t = {
-        .op = op, .stream = stream, .unit = unit, .bytes = bytes, .issue_s = issue_kernel_s};
-    t.seconds = kernel_s(b, bytes);
-    demand(&t, RESOURCE_HBM, bytes / t.seconds);
-    return step_add(b, &t);
+    const struct step_kernel_time *k = kernel_time(b, bytes);
+    struct sim_task s;
+    s.stream = stream;
+    s.duration_s = k->seconds;
+    s.issue_s = issue_kernel_s;
+    s.detached = s.host_blocking = s.issue_overlaps = false;
+    s.dep_count = s.demand_count = 0;
+    s.demand_set = k->demand_set;
+    if (b->host_cores > 0)
+        take_cores(b, &(struct step_task){.op = op, .seconds = k->seconds}, &s);
+    const struct step_meta m = {.op = (uint8_t)op,
+                                .phase = (uint8_t)b->phase,
+                                .stream = (uint8_t)stream,
+                                .unit = unit,
+                                .low = 1,
+                                .high = 1,
+                                .bytes = bytes,
+                                .exact_s = k->seconds};
+    return add(b, &s, &m);
 }
 
 // Ranks of a group on one node, and how many such groups a node's cards serve at once.
@@ -229,26 +258,42 @@ static void rescale(const struct step_builder *b, const struct step_collective *
     t->high_s = high * t->seconds;
 }
 
+static struct step_estimate *estimate(struct step_builder *b, const struct step_collective *c) {
+    uint64_t salt = c->size << 16 ^ c->stride << 4 ^ (uint64_t)c->collective;
+    struct step_estimate *at = &b->estimates[slot_of(c->payload_bytes, salt)];
+    if (at->collective == c->collective && at->size == c->size && at->stride == c->stride &&
+        at->payload_bytes == c->payload_bytes)
+        return at;
+    *at = (struct step_estimate){.collective = c->collective,
+                                 .size = c->size,
+                                 .stride = c->stride,
+                                 .payload_bytes = c->payload_bytes};
+    struct group_layout g = layout_of(b, c->size, c->stride);
+    collective_estimate(b->cluster, c->collective, &g, c->payload_bytes, &at->time);
+    if (b->scale.intra != 1 || b->scale.inter != 1)
+        rescale(b, c, &g, &at->time);
+    return at;
+}
+
 const struct collective_time *step_estimate(struct step_builder *b,
                                             const struct step_collective *c) {
-    for (uint32_t i = 0; i < b->estimate_count; i++) {
-        const struct step_estimate *at = &b->estimates[i];
-        if (at->collective == c->collective && at->size == c->size && at->stride == c->stride &&
-            at->payload_bytes == c->payload_bytes)
-            return &at->time;
-    }
-    struct step_estimate *slot =
-        &b->estimates[b->estimate_count < STEP_ESTIMATES ? b->estimate_count++
-                                                         : STEP_ESTIMATES - 1];
-    *slot = (struct step_estimate){.collective = c->collective,
-                                   .size = c->size,
-                                   .stride = c->stride,
-                                   .payload_bytes = c->payload_bytes};
+    return &estimate(b, c)->time;
+}
+
+// What a collective asks of multiprocessors, links and memory.
+static void demand_links(struct step_builder *b, const struct step_collective *c,
+                         struct step_task *t) {
     struct group_layout g = layout_of(b, c->size, c->stride);
-    collective_estimate(b->cluster, c->collective, &g, c->payload_bytes, &slot->time);
-    if (b->scale.intra != 1 || b->scale.inter != 1)
-        rescale(b, c, &g, &slot->time);
-    return &slot->time;
+    double sent = collective_sent_bytes(c->collective, c->payload_bytes, c->size) / t->seconds;
+    double *largest = t->spans_nodes ? &b->nic_bytes_per_s : &b->nvlink_bytes_per_s;
+    if (isfinite(sent))
+        *largest = fmax(*largest, sent);
+    double share = compute_overlap_loss(&b->cluster->gpu, b->recipe->stack);
+    demand(t, RESOURCE_SM, t->spans_nodes ? step_network_channels * share : share);
+    demand(t, t->spans_nodes ? RESOURCE_NIC : RESOURCE_NVLINK, sent);
+    demand(t, RESOURCE_HBM, collective_hbm_factor * sent);
+    if (t->spans_nodes && b->cluster->nic_shares_pcie_switch)
+        demand(t, RESOURCE_PCIE, 2 * sent / (double)g.ranks_per_node);
 }
 
 uint32_t step_collective(struct step_builder *b, const struct step_collective *c) {
@@ -266,24 +311,19 @@ uint32_t step_collective(struct step_builder *b, const struct step_collective *c
                           .group_size = c->size};
     if (c->size <= 1) // a group of one: the framework still passes through, nothing travels
         return step_add(b, &t);
-    const struct collective_time *e = step_estimate(b, c);
-    struct group_layout g = layout_of(b, c->size, c->stride);
+    struct step_estimate *at = estimate(b, c);
+    const struct collective_time *e = &at->time;
     t.seconds = e->seconds;
     t.low = e->seconds > 0 ? e->low_s / e->seconds : 1;
     t.high = e->seconds > 0 ? e->high_s / e->seconds : 1;
-    t.spans_nodes = g.size > g.ranks_per_node;
+    t.spans_nodes = step_collective_spans(b, c->size, c->stride);
     t.latency_bound = e->latency_s > e->transfer_s;
     t.cores = e->cores;
-    double sent = collective_sent_bytes(c->collective, c->payload_bytes, c->size) / t.seconds;
-    double *largest = t.spans_nodes ? &b->nic_bytes_per_s : &b->nvlink_bytes_per_s;
-    if (isfinite(sent))
-        *largest = fmax(*largest, sent);
-    double share = compute_overlap_loss(&b->cluster->gpu, b->recipe->stack);
-    demand(&t, RESOURCE_SM, t.spans_nodes ? step_network_channels * share : share);
-    demand(&t, t.spans_nodes ? RESOURCE_NIC : RESOURCE_NVLINK, sent);
-    demand(&t, RESOURCE_HBM, collective_hbm_factor * sent);
-    if (t.spans_nodes && b->cluster->nic_shares_pcie_switch)
-        demand(&t, RESOURCE_PCIE, 2 * sent / (double)g.ranks_per_node);
+    t.demand_set = at->demand_set;
+    if (t.demand_set == 0)
+        demand_links(b, c, &t);
+    if (b->host_cores <= 0 && t.demand_count > 0)
+        t.demand_set = at->demand_set = sim_demands(b->sim, t.demands, t.demand_count);
     return step_add(b, &t);
 }
 

@@ -48,16 +48,18 @@ struct step_link_rates { // per rank; INFINITY where a what-if says so
 };
 
 #define STEP_MICRO_MARKS 2
-#define STEP_ESTIMATES 16
-#define STEP_KERNELS 16
+#define STEP_REMEMBERED_LOG2 6
+#define STEP_REMEMBERED (1u << STEP_REMEMBERED_LOG2)
 struct step_kernel_time { // one remembered memory-bound kernel
     double bytes, seconds;
+    uint32_t demand_set; // of the engine; 0 = not asked for yet, or none
 };
-struct step_estimate { // one remembered collective
+struct step_estimate { // one remembered collective; size 0 = empty
     enum collective collective;
     uint64_t size, stride;
     double payload_bytes;
     struct collective_time time;
+    uint32_t demand_set;
 };
 
 struct step_builder {
@@ -82,15 +84,13 @@ struct step_builder {
     double elements, trainable; // whole model on this rank's tensor- and pipeline-parallel share
     double experts;             // of them, under expert parallelism
     uint64_t shard, replicas, ranks_per_node;
-    struct step_estimate estimates[STEP_ESTIMATES];
-    uint32_t estimate_count;
-    struct step_kernel_time kernels[STEP_KERNELS]; // round robin
-    uint32_t kernel_next;
+    struct step_estimate estimates[STEP_REMEMBERED]; // by hash of what they depend on
+    struct step_kernel_time kernels[STEP_REMEMBERED];
     double nic_bytes_per_s, nvlink_bytes_per_s; // largest rate any collective asks
     enum step_phase phase;
-    uint32_t last[STEP_STREAM_COUNT]; // last task of each stream or SIM_NONE
-    uint32_t wait[STEP_STREAM_COUNT]
-                 [STEP_WAITS];      // stream waits to put on its next task, or SIM_NONE
+    uint32_t last[STEP_STREAM_COUNT];             // last task of each stream or SIM_NONE
+    uint32_t wait[STEP_STREAM_COUNT][STEP_WAITS]; // stream waits to put on its next task
+    uint32_t wait_count[STEP_STREAM_COUNT];
     double steady_bytes;            // allocated between steps, where the memory curve starts
     double persistent;              // elements ZeRO-3 keeps gathered
     double host_cores;              // of this rank, where the cluster's "GPU" is its host; else 0
@@ -115,6 +115,7 @@ struct step_task {
     uint32_t dep_count;
     struct sim_demand demands[SIM_DEMANDS_MAX];
     uint32_t demand_count;
+    uint32_t demand_set; // of sim_demands, in place of `demands`; 0 = those
     bool host_blocking, issue_overlaps;
     double cores; // that it keeps busy where the "GPU" is the host; 0 = one
     enum collective collective;

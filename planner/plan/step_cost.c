@@ -251,11 +251,8 @@ bool step_builder_init(struct step_builder *b, const struct step_request *q, str
                                    .gather = dtype_bytes(recipe_gather_dtype(r)),
                                    .grad = dtype_bytes(r->grad_dtype),
                                    .reduce = dtype_bytes(r->reduce_dtype)};
-    for (int i = 0; i < STEP_STREAM_COUNT; i++) {
+    for (int i = 0; i < STEP_STREAM_COUNT; i++)
         b->last[i] = SIM_NONE;
-        for (int k = 0; k < STEP_WAITS; k++)
-            b->wait[i][k] = SIM_NONE;
-    }
     b->activation_copy = b->last_backward = b->before_last_backward = SIM_NONE;
     if (q->cluster->gpu.vendor != NULL && strcmp(q->cluster->gpu.vendor, "host") == 0)
         b->host_cores = known(q->cluster->cpu_cores, 1) / (double)b->ranks_per_node;

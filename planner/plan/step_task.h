@@ -74,6 +74,7 @@ struct step_meta {
     uint8_t collective, dtype; // when it is a collective
     uint8_t group;             // enum transfer_group
     bool spans_nodes, latency_bound;
+    uint8_t stream;
     uint32_t group_size;
     uint32_t unit;   // instance, or STEP_NO_UNIT
     float low, high; // duration interval over its value

@@ -298,12 +298,16 @@ static int by_step(const void *x, const void *y) {
     return (a->point > b->point) - (a->point < b->point);
 }
 
-static void make_arenas(struct search *s, struct arena *a) {
+static int threads_of(const struct sweep_request *q) {
 #ifdef _OPENMP
-    s->threads = s->q->threads > 0 ? s->q->threads : omp_get_num_procs();
+    return q->threads > 0 ? q->threads : omp_get_num_procs();
 #else
-    s->threads = 1;
+    (void)q;
+    return 1;
 #endif
+}
+
+static void make_arenas(struct search *s, struct arena *a) {
     s->arenas = arena_array(a, (size_t)s->threads, sizeof *s->arenas);
     s->workspaces = arena_array(a, (size_t)s->threads, sizeof *s->workspaces);
     for (int i = 0; i < s->threads; i++) {
@@ -328,12 +332,14 @@ bool sweep_run(const struct sweep_request *q, struct arena *a, struct sweep_resu
                struct err *e) {
     struct sweep_result r = {.space = q->space};
     struct sweep_points points;
-    struct search s = {.q = q, .points = &points};
+    struct search s = {.q = q, .points = &points, .threads = threads_of(q)};
     struct state t = {0};
     sweep_space_defaults(&r.space, q->basis.cluster);
     if (!only_data_parallel(&q->basis, e) ||
-        !sweep_points_build(&r.space, &q->basis, a, &points, e) ||
-        !sweep_bounds_build(&points, &q->basis, a, &s.bounds, e))
+        !sweep_points_build(&r.space, &q->basis, a, &points, e))
+        return false;
+    points.threads = s.threads;
+    if (!sweep_bounds_build(&points, &q->basis, a, &s.bounds, e))
         return false;
     make_arenas(&s, a);
     r.points = points.point_count;

@@ -112,7 +112,7 @@ static bool add_family(const struct sweep_space *s, const struct sweep_basis *b,
 
 bool sweep_points_build(const struct sweep_space *s, const struct sweep_basis *b, struct arena *a,
                         struct sweep_points *out, struct err *e) {
-    struct sweep_points p = {.space = s};
+    struct sweep_points p = {.space = s, .threads = 1};
     size_t most = b->recipe_count * s->nodes.count * s->shard_group.count * s->offload.count *
                   s->precision.count;
     p.families = arena_array(a, most, sizeof *p.families);

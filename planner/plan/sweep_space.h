@@ -58,6 +58,7 @@ struct sweep_points {
     struct sweep_family *families;
     size_t family_count;
     uint64_t point_count;
+    int threads; // that tables over the space may use, >= 1
 };
 
 // Fill empty ranges with the defaults for this cluster.

@@ -106,14 +106,15 @@ static bool replay(const struct sweep_space *s, const struct model *m, const str
     return ok;
 }
 
-static bool fill_table(const struct sweep_space *s, const struct model *m, struct table *t,
+static bool fill_table(const struct sweep_points *p, const struct model *m, struct table *t,
                        struct arena *a, struct err *e) {
+    const struct sweep_space *s = p->space;
     size_t limits = s->prefetch_bucket.count * s->max_live.count;
     size_t cells = s->recompute.count * limits;
     bool ok = true;
     t->cells = arena_array(a, cells, sizeof *t->cells);
     t->least = arena_array(a, s->recompute.count, sizeof *t->least);
-#pragma omp parallel for schedule(dynamic, 1) reduction(&& : ok)
+#pragma omp parallel for schedule(dynamic, 1) reduction(&& : ok) num_threads(p->threads)
     for (size_t i = 0; i < cells; i++) {
         struct err why = {0};
         if (mode_before(s, i / limits) == none)
@@ -151,7 +152,7 @@ bool sweep_coordinators_build(const struct sweep_points *p, const struct sweep_b
             k++;
         if (k == count) {
             c->tables[count++].recipe = *r;
-            if (!fill_table(p->space, b->model, &c->tables[k], a, e))
+            if (!fill_table(p, b->model, &c->tables[k], a, e))
                 return false;
         }
         c->table_of[i] = k;
