@@ -302,5 +302,5 @@ double compute_model_flop(const struct model *m, const struct recipe *r, bool wi
                             (again ? gemm * linear + att * o.attention_flop : 0.0);
         flop += once * (double)u->repeat;
     }
-    return flop * (double)(r->grad_accum > 0 ? r->grad_accum : 1);
+    return flop * (double)(r->grad_accum > 0 ? r->grad_accum : 1) / (double)(r->pp > 0 ? r->pp : 1);
 }

@@ -75,7 +75,7 @@ static enum bound bound_of(const struct step_account *a, double step_s) {
 }
 
 // The pipeline fills and drains once per step: forward and backward last (g + pp - 1) / g of their
-// time without bubbles. An estimate; docs/method.md §step-pp.
+// time without bubbles. An estimate; docs/method.md §model-parallel.
 static void add_bubble(const struct step_builder *b, struct step_time *t) {
     const struct recipe *r = b->recipe;
     if (r->pp <= 1)

@@ -210,6 +210,27 @@ static void experts_in_time(void **state) {
     arena_destroy(f.arena);
 }
 
+// A token takes the same FLOPs however they are spread over GPUs.
+static void model_flop_per_token_is_that_of_the_model(void **state) {
+    (void)state;
+    struct fixture f = open_fixture();
+    static const uint64_t dims[][3] = {{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {1, 1, 2}, {2, 2, 2}};
+    double expected = 0;
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        struct recipe r = recipe_of(STRATEGY_ZERO1, dims[i][0], dims[i][1], dims[i][2], 1);
+        struct err e = {0};
+        struct step_time t;
+        if (!recipe_resolve(&r, &f.dense, &f.cluster, &e))
+            fail_msg("%zu: %s", i, e.text);
+        struct step_request q = {.model = &f.dense, .cluster = &f.cluster, .recipe = &r};
+        assert_true(step_simulate(&q, f.arena, &t, NULL, &e));
+        double per_token = t.mfu * t.peak_flop_per_s / t.tokens_per_s_per_gpu;
+        expected = i == 0 ? per_token : expected;
+        near(per_token, expected, 1e-9);
+    }
+    arena_destroy(f.arena);
+}
+
 static void refusals(void **state) {
     (void)state;
     struct fixture f = open_fixture();
@@ -240,8 +261,13 @@ static void refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensor),  cmocka_unit_test(context),  cmocka_unit_test(pipeline),
-        cmocka_unit_test(experts), cmocka_unit_test(refusals), cmocka_unit_test(experts_in_time),
+        cmocka_unit_test(tensor),
+        cmocka_unit_test(context),
+        cmocka_unit_test(pipeline),
+        cmocka_unit_test(experts),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(experts_in_time),
+        cmocka_unit_test(model_flop_per_token_is_that_of_the_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
