@@ -9,6 +9,7 @@ field names; test_config_oracle holds the planner's readers to them.
 import json
 import os
 import pathlib
+import re
 import sys
 import tempfile
 
@@ -139,7 +140,8 @@ def resolve(case):
             f.flush()
             return from_accelerate(f.name), None
     except Exception as error:  # the framework's refusal is the answer
-        return None, f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        text = re.sub(r"/\S+\.yaml", "FILE", f"{type(error).__name__}: {error}")
+        return None, text.splitlines()[0][:200]
 
 
 def main():
