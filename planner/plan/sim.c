@@ -197,6 +197,17 @@ struct sim_cause sim_task_cause(const struct sim *s, const struct sim_result *r,
     return cause;
 }
 
+double sim_resource_work(const struct sim *s, uint32_t resource) {
+    double work = 0;
+    for (uint32_t i = 0; i < s->task_count; i++) {
+        const struct sim_demand_set *set = &s->sets[s->tasks[i].demand_set];
+        for (uint32_t k = 0; k < set->count; k++)
+            if (set->demands[k].resource == resource)
+                work += set->demands[k].rate_per_s * s->tasks[i].duration_s;
+    }
+    return work;
+}
+
 double sim_lower_bound_s(const struct sim *s, struct arena *scratch) {
     double *path_s = arena_array(scratch, s->task_count + 1, sizeof *path_s);
     double *stream_s = arena_array(scratch, s->stream_count + 1, sizeof *stream_s);

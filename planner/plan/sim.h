@@ -75,7 +75,6 @@ struct sim_result {
     const uint32_t *host_block;       // per task: what the host last waited for before issuing it
     double host_busy_s, host_end_s;   // sum of issue times; when the host was done
     const double *stream_busy_s;      // per stream: time with a task running
-    const double *resource_used;      // per resource: integral of use, in its units
     int64_t memory_peak_bytes, memory_end_bytes;
     uint32_t memory_peak_task; // the task whose start made the peak; SIM_NONE if none allocates
 };
@@ -85,6 +84,8 @@ struct sim_result {
 bool sim_run(const struct sim *s, const double *multipliers, struct arena *a,
              struct sim_result *out, struct err *e);
 struct sim_cause sim_task_cause(const struct sim *s, const struct sim_result *r, uint32_t task);
+// Integral of use over a run, in the resource's units; how it is shared doesn't change it.
+double sim_resource_work(const struct sim *s, uint32_t resource);
 // max(longest path over deps and FIFO edges, work / capacity of each resource): no run ends
 // earlier.
 double sim_lower_bound_s(const struct sim *s, struct arena *scratch);

@@ -20,11 +20,10 @@ struct flow {
 
 // Speeds of flows that ran together before: layers are alike, so the same few come again and again.
 #define SHARED_FLOWS 6
-#define SHARES_LOG2 9
+#define SHARES_LOG2 11
 #define SHARES (1u << SHARES_LOG2)
 struct share {
-    uint32_t count; // 0 = empty
-    bool full;      // nothing is held back
+    bool full; // nothing is held back
     uint32_t sets[SHARED_FLOWS];
     double stretch[SHARED_FLOWS], speed[SHARED_FLOWS];
 };
@@ -35,8 +34,7 @@ struct run {
     double now_s;
     double *start_s, *finish_s, *issued_s; // finish_s < 0: not finished
     uint32_t *host_block;
-    // Streams.
-    uint32_t *streams; // those that have tasks, ascending
+    // Streams that have tasks, ascending; their place in this list stands for them below.
     uint32_t stream_count;
     double *event_s;      // next event: end of the running head, or start of a head that waits
     uint32_t *head;       // for a not yet issued task; INFINITY when blocked
@@ -52,9 +50,9 @@ struct run {
     uint32_t flow_count;
     bool rates_stale, throttled;
     struct share *shares;
-    double *load_per_s; // per resource, scratch
-    double *rates;      // scratch of the fair-share fill
-    double *used;
+    uint8_t *share_count; // flows of each; 0 = empty
+    double *load_per_s;   // per resource, scratch
+    double *rates;        // scratch of the fair-share fill
     // Memory.
     int64_t memory_bytes, memory_peak_bytes;
     uint32_t memory_peak_task;
@@ -62,10 +60,6 @@ struct run {
 
 static double larger(double x, double y) { // neither is NAN
     return x > y ? x : y;
-}
-
-static const struct sim_demand_set *set_of(const struct run *r, uint32_t task) {
-    return &r->s->sets[r->s->tasks[task].demand_set];
 }
 
 static double duration(const struct run *r, uint32_t task) {
@@ -169,12 +163,6 @@ static void consider(struct run *r, uint32_t stream) {
 }
 
 static void drop_flow(struct run *r, uint32_t task) {
-    const struct sim_record *t = &r->s->tasks[task];
-    const struct sim_demand_set *set = set_of(r, task);
-    for (uint32_t i = 0; i < set->count; i++) {
-        const struct sim_demand *d = &set->demands[i];
-        r->used[d->resource] += d->rate_per_s * t->duration_s;
-    }
     uint32_t i = 0;
     while (i < r->flow_count && r->flows[i].task != task)
         i++;
@@ -186,15 +174,15 @@ static void drop_flow(struct run *r, uint32_t task) {
 
 static void wake(struct run *r, uint32_t ended) {
     for (uint32_t i = 0; i < r->stream_count; i++)
-        if (r->blocked_on[r->streams[i]] == ended)
-            consider(r, r->streams[i]);
+        if (r->blocked_on[i] == ended)
+            consider(r, i);
     if (r->host_blocked_on != ended)
         return;
     host_resume(r, ended);
     host_advance(r);
     for (uint32_t i = 0; i < r->stream_count; i++)
-        if (r->blocked_on[r->streams[i]] == HOST)
-            consider(r, r->streams[i]);
+        if (r->blocked_on[i] == HOST)
+            consider(r, i);
 }
 
 static void end(struct run *r, uint32_t stream) {
@@ -314,24 +302,26 @@ static bool overloaded(struct run *r) {
     return false;
 }
 
-static struct share *share_slot(const struct run *r) {
+static uint32_t share_slot(const struct run *r) {
     uint32_t h = r->flow_count;
     for (uint32_t i = 0; i < r->flow_count; i++)
         h = (h ^ r->flows[i].set) * UINT32_C(0x9E3779B1);
-    return &r->shares[h >> (32 - SHARES_LOG2)];
+    return h >> (32 - SHARES_LOG2);
 }
 
-static bool share_matches(const struct share *at, const struct run *r) {
-    if (at->count != r->flow_count)
+static bool share_matches(const struct run *r, uint32_t slot) {
+    const struct share *at = &r->shares[slot];
+    if (r->share_count[slot] != r->flow_count)
         return false;
-    for (uint32_t i = 0; i < at->count; i++)
+    for (uint32_t i = 0; i < r->flow_count; i++)
         if (at->sets[i] != r->flows[i].set || at->stretch[i] != r->flows[i].stretch)
             return false;
     return true;
 }
 
-static void share_keep(struct share *at, const struct run *r, bool full) {
-    at->count = r->flow_count;
+static void share_keep(const struct run *r, uint32_t slot, bool full) {
+    struct share *at = &r->shares[slot];
+    r->share_count[slot] = (uint8_t)r->flow_count;
     at->full = full;
     for (uint32_t i = 0; i < r->flow_count; i++) {
         at->sets[i] = r->flows[i].set;
@@ -345,8 +335,9 @@ static bool shares_of(struct run *r) {
     if (r->flow_count == 0)
         return true;
     bool small = r->flow_count <= SHARED_FLOWS;
-    struct share *at = small ? share_slot(r) : NULL;
-    if (small && share_matches(at, r)) {
+    uint32_t slot = small ? share_slot(r) : 0;
+    if (small && share_matches(r, slot)) {
+        const struct share *at = &r->shares[slot];
         for (uint32_t i = 0; i < r->flow_count; i++)
             r->flows[i].next_speed = at->speed[i];
         return at->full;
@@ -355,7 +346,7 @@ static bool shares_of(struct run *r) {
     if (!full)
         share_out(r);
     if (small)
-        share_keep(at, r, full);
+        share_keep(r, slot, full);
     return full;
 }
 
@@ -385,14 +376,13 @@ static bool event_loop(struct run *r, struct err *e) {
     for (uint32_t left = r->s->task_count; left > 0;) {
         if (r->rates_stale)
             settle_rates(r);
-        uint32_t best = r->streams[0];
-        double best_s = r->event_s[best];
+        uint32_t best = 0;
+        double best_s = r->event_s[0];
         for (uint32_t i = 1; i < r->stream_count; i++) {
-            uint32_t stream = r->streams[i];
-            double t = r->event_s[stream];
-            if (t > best_s || (t == best_s && r->head[stream] >= r->head[best]))
+            double t = r->event_s[i];
+            if (t > best_s || (t == best_s && r->head[i] >= r->head[best]))
                 continue;
-            best = stream;
+            best = i;
             best_s = t;
         }
         if (!(best_s < INFINITY))
@@ -414,10 +404,8 @@ static void run_prepare(struct run *r, struct arena *a) {
     r->start_s = arena_array_raw(a, n + 1, sizeof *r->start_s);
     r->finish_s = arena_array_raw(a, n + 1, sizeof *r->finish_s);
     r->issued_s = arena_array(a, n + 1, sizeof *r->issued_s);
-    r->streams = arena_array(a, streams + 1, sizeof *r->streams);
     r->shares = arena_array_raw(a, SHARES, sizeof *r->shares);
-    for (uint32_t i = 0; i < SHARES; i++)
-        r->shares[i].count = 0;
+    r->share_count = arena_array(a, SHARES, sizeof *r->share_count);
     r->event_s = arena_array(a, streams + 1, sizeof *r->event_s);
     r->head = arena_array(a, streams + 1, sizeof *r->head);
     r->blocked_on = arena_array(a, streams + 1, sizeof *r->blocked_on);
@@ -426,19 +414,24 @@ static void run_prepare(struct run *r, struct arena *a) {
     r->flows = arena_array(a, streams + 1, sizeof *r->flows);
     r->load_per_s = arena_array(a, s->resource_count + 1, sizeof *r->load_per_s);
     r->rates = arena_array(a, (size_t)(streams + 1) * SIM_DEMANDS_MAX, sizeof *r->rates);
-    r->used = arena_array(a, s->resource_count + 1, sizeof *r->used);
     for (uint32_t i = 0; i < n; i++)
         r->finish_s[i] = -1;
     r->host_block = arena_array(a, n + 1, sizeof *r->host_block);
     r->memory_peak_task = r->host_last_block = SIM_NONE;
     host_advance(r);
-    for (uint32_t i = 0; i < streams; i++) {
-        r->head[i] = s->first[i];
+    for (uint32_t i = 0; i < streams; i++)
         if (s->first[i] != SIM_NONE)
-            r->streams[r->stream_count++] = i;
-    }
+            r->head[r->stream_count++] = s->first[i];
     for (uint32_t i = 0; i < r->stream_count; i++)
-        consider(r, r->streams[i]);
+        consider(r, i);
+}
+
+static const double *busy_of(const struct run *r, struct arena *a) {
+    double *busy_s = arena_array(a, r->s->stream_count + 1, sizeof *busy_s);
+    for (uint32_t i = 0, k = 0; i < r->s->stream_count; i++)
+        if (r->s->first[i] != SIM_NONE)
+            busy_s[i] = r->busy_s[k++];
+    return busy_s;
 }
 
 bool sim_run(const struct sim *s, const double *multipliers, struct arena *a,
@@ -458,8 +451,7 @@ bool sim_run(const struct sim *s, const double *multipliers, struct arena *a,
         .host_block = r.host_block,
         .host_busy_s = r.host_busy_s,
         .host_end_s = r.host_s,
-        .stream_busy_s = r.busy_s,
-        .resource_used = r.used,
+        .stream_busy_s = busy_of(&r, a),
         .memory_peak_bytes = r.memory_peak_bytes,
         .memory_end_bytes = r.memory_bytes,
         .memory_peak_task = r.memory_peak_task,

@@ -111,7 +111,7 @@ static void a_shared_resource_is_max_min_fair(void **state) {
     assert_near(r.finish_s[small], 10, CLOSE);
     assert_near(r.finish_s[mid], 8, CLOSE);
     assert_near(r.finish_s[large], 11.6, CLOSE);
-    assert_near(r.resource_used[0], 116, CLOSE);
+    assert_near(sim_resource_work(s, 0), 116, CLOSE);
     assert_near(sim_lower_bound_s(s, a), 11.6, CLOSE);
     arena_destroy(a);
 }
