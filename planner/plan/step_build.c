@@ -142,7 +142,7 @@ uint32_t step_add(struct step_builder *b, const struct step_task *t) {
     for (uint32_t i = 0; i < t->dep_count; i++)
         if (t->deps[i] != SIM_NONE)
             s.deps[s.dep_count++] = t->deps[i];
-    s.demand_set = t->demand_set;
+    s.demand_set = 0;
     s.demand_count = t->demand_count;
     for (uint32_t i = 0; i < t->demand_count; i++)
         s.demands[i] = t->demands[i];
@@ -296,7 +296,49 @@ static void demand_links(struct step_builder *b, const struct step_collective *c
         demand(t, RESOURCE_PCIE, 2 * sent / (double)g.ranks_per_node);
 }
 
+// As the first of its like was added, but for streams, unit and dependency.
+static uint32_t repeat_collective(struct step_builder *b, const struct step_collective *c,
+                                  const struct step_estimate *at) {
+    struct sim_task s;
+    s.stream = c->stream;
+    s.duration_s = at->time.seconds;
+    s.issue_s = issue_collective_s;
+    s.detached = s.issue_overlaps = false;
+    s.host_blocking = c->host_blocking;
+    s.deps[0] = c->dep;
+    s.dep_count = c->dep != SIM_NONE;
+    s.demand_count = 0;
+    s.demand_set = at->demand_set;
+    const struct step_meta m = {.op = (uint8_t)c->op,
+                                .phase = (uint8_t)b->phase,
+                                .collective = (uint8_t)c->collective,
+                                .dtype = (uint8_t)c->dtype,
+                                .group = (uint8_t)c->group,
+                                .group_size = (uint32_t)c->size,
+                                .spans_nodes = at->spans_nodes,
+                                .latency_bound = at->latency_bound,
+                                .stream = (uint8_t)c->stream,
+                                .unit = c->unit,
+                                .low = at->low,
+                                .high = at->high,
+                                .bytes = c->payload_bytes,
+                                .exact_s = at->time.seconds};
+    return add(b, &s, &m);
+}
+
+// Later ones of its like are then repeated.
+static void remember(struct step_builder *b, const struct step_task *t, struct step_estimate *at) {
+    at->demand_set = sim_demands(b->sim, t->demands, t->demand_count);
+    at->low = t->low > 0 ? (float)t->low : 1;
+    at->high = t->high > 0 ? (float)t->high : 1;
+    at->spans_nodes = t->spans_nodes;
+    at->latency_bound = t->latency_bound;
+}
+
 uint32_t step_collective(struct step_builder *b, const struct step_collective *c) {
+    struct step_estimate *at = c->size > 1 ? estimate(b, c) : NULL;
+    if (at != NULL && at->demand_set != 0)
+        return repeat_collective(b, c, at);
     struct step_task t = {.op = c->op,
                           .stream = c->stream,
                           .unit = c->unit,
@@ -309,9 +351,8 @@ uint32_t step_collective(struct step_builder *b, const struct step_collective *c
                           .dtype = c->dtype,
                           .group = c->group,
                           .group_size = c->size};
-    if (c->size <= 1) // a group of one: the framework still passes through, nothing travels
+    if (at == NULL) // a group of one: the framework still passes through, nothing travels
         return step_add(b, &t);
-    struct step_estimate *at = estimate(b, c);
     const struct collective_time *e = &at->time;
     t.seconds = e->seconds;
     t.low = e->seconds > 0 ? e->low_s / e->seconds : 1;
@@ -319,11 +360,9 @@ uint32_t step_collective(struct step_builder *b, const struct step_collective *c
     t.spans_nodes = step_collective_spans(b, c->size, c->stride);
     t.latency_bound = e->latency_s > e->transfer_s;
     t.cores = e->cores;
-    t.demand_set = at->demand_set;
-    if (t.demand_set == 0)
-        demand_links(b, c, &t);
-    if (b->host_cores <= 0 && t.demand_count > 0)
-        t.demand_set = at->demand_set = sim_demands(b->sim, t.demands, t.demand_count);
+    demand_links(b, c, &t);
+    if (b->host_cores <= 0)
+        remember(b, &t, at);
     return step_add(b, &t);
 }
 

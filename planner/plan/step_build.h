@@ -59,7 +59,10 @@ struct step_estimate { // one remembered collective; size 0 = empty
     uint64_t size, stride;
     double payload_bytes;
     struct collective_time time;
+    // Of its tasks, once one was added; demand_set 0 = none was.
     uint32_t demand_set;
+    float low, high;
+    bool spans_nodes, latency_bound;
 };
 
 struct step_builder {
@@ -115,7 +118,6 @@ struct step_task {
     uint32_t dep_count;
     struct sim_demand demands[SIM_DEMANDS_MAX];
     uint32_t demand_count;
-    uint32_t demand_set; // of sim_demands, in place of `demands`; 0 = those
     bool host_blocking, issue_overlaps;
     double cores; // that it keeps busy where the "GPU" is the host; 0 = one
     enum collective collective;

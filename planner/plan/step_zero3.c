@@ -66,14 +66,13 @@ static void fetch_shards(struct zero3_step *z, double own, uint32_t unit) {
     uint32_t dep = SIM_NONE;
     if (r->offload_param == OFFLOAD_NVME && swapped > 0)
         dep = step_swap(b, true, swapped, SIM_NONE, false);
-    if (params_on_host(r))
-        step_copy(b, &(struct step_copy){.op = OP_PARAM_H2D,
-                                         .stream = z->gather_stream,
-                                         .to_device = true,
-                                         .host_blocking = true,
-                                         .bytes = bytes,
-                                         .unit = unit,
-                                         .dep = dep});
+    step_copy(b, &(struct step_copy){.op = OP_PARAM_H2D,
+                                     .stream = z->gather_stream,
+                                     .to_device = true,
+                                     .host_blocking = true,
+                                     .bytes = bytes,
+                                     .unit = unit,
+                                     .dep = dep});
 }
 
 // Pack own shards, then one coalesced all-gather. hpZ gathers over all ranks only in the first
@@ -85,7 +84,8 @@ static void issue_gather(struct zero3_step *z, uint64_t elements, uint32_t unit,
     if (r->strategy == STRATEGY_ZEROPP && r->hpz && (backward || z->micro > 0))
         size = r->shard_group;
     double n = z->with_adapters * (double)elements / (double)r->tp, own = n / (double)size;
-    fetch_shards(z, own, unit);
+    if (params_on_host(r))
+        fetch_shards(z, own, unit);
     step_kernel(b, OP_COPY_IN, z->gather_stream, unit, 2 * own * b->sizes.gather);
     struct step_collective c = {
         .op = OP_GATHER,
