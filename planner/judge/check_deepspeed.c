@@ -303,7 +303,7 @@ static void rule_live_parameters(struct check *k) {
 static void rule_doubled_traffic(struct check *k) {
     const struct recipe *r = k->r;
     double n = (double)r->world, q = (n - 1) / n;
-    if (recipe_is_stage3(r) && !r->reduce_scatter)
+    if (recipe_is_stage3(r) && !r->reduce_scatter && r->optimizer != OPTIMIZER_MUON)
         check_add(k,
                   (struct finding){
                       .id = "reduce-scatter-off",

@@ -12,6 +12,12 @@
 static const struct row clean[] = {
     {.model = M8, .cluster = H100, .text = DS3(""), .sets = {RECOMPUTE}},
     {.model = M8, .cluster = "2xdgx-h100", .text = DS3(""), .sets = {RECOMPUTE}},
+    {.model = M8,
+     .cluster = "2xdgx-h100",
+     .text = "{\"bf16\": {\"enabled\": true}, \"optimizer\": {\"type\": \"Muon\"}, "
+             "\"zero_optimization\": {\"stage\": 3, \"overlap_comm\": true, "
+             "\"reduce_scatter\": false}}",
+     .sets = {RECOMPUTE}},
     {.model = M8, .cluster = H100, .text = DS2(""), .sets = {RECOMPUTE}},
     {.model = M8, .cluster = H100, .text = DS1(""), .sets = {RECOMPUTE}},
     {.model = M8, .cluster = H100, .text = FSDP2("")},
