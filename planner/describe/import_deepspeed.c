@@ -197,6 +197,11 @@ static bool take_optimizer(struct ds *d, struct json_node n, const char *path) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (strcasecmp(rows[i].type, n.item->valuestring) == 0)
             return set(d, n, path, "optimizer", rows[i].name);
+    static const char *const one_bit[] = {"OneBitAdam", "ZeroOneAdam", "OneBitLamb"};
+    for (size_t i = 0; i < sizeof one_bit / sizeof one_bit[0] && d->stage > 0; i++)
+        if (strcasecmp(one_bit[i], n.item->valuestring) == 0)
+            warn(d, n, WARNING_REFUSED, path,
+                 "DeepSpeed stops: this optimizer can't run with ZeRO");
     warn(d, n, WARNING_ASSUMED, path, "this optimizer is not modelled; counted as AdamW");
     return true;
 }

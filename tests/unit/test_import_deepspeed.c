@@ -191,6 +191,8 @@ static void test_warnings(void **state) {
          WARNING_REFUSED, "must be even"},
         {"{\"optimizer\": {\"type\": \"Muon\"}, \"zero_optimization\": {\"stage\": 3}}",
          WARNING_REFUSED, "Muon needs it false"},
+        {"{\"optimizer\": {\"type\": \"OneBitAdam\"}, \"zero_optimization\": {\"stage\": 1}}",
+         WARNING_REFUSED, "can't run with ZeRO"},
         {"{\"train_microbatch_size_per_gpu\": 2}", WARNING_UNKNOWN,
          "did you mean 'train_micro_batch_size_per_gpu'?"},
         {"{\"zero_optimization\": {\"stage\": 2, \"allgather_bucket_size\": 5e8}}", WARNING_INERT,
