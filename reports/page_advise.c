@@ -22,7 +22,7 @@ void page_advise_answer(struct page *p, struct view root) {
     for (size_t i = 0; i < sizeof choices / sizeof *choices && !choice; i++)
         choice = view_string(root, choices[i]);
     html_raw(h, "<p class=headline>");
-    if (choice && (!sentence || strncmp(sentence, choice, strlen(choice)) != 0)) {
+    if (choice && !sentence) {
         page_badge(p, choice);
         html_raw(h, " ");
     }
@@ -194,11 +194,11 @@ static void scaling_figure(struct page *p, struct view points) {
                              x[n - 1], 100 * y[n - 1] / y[0], x[0]);
     const struct chart_series series = {
         "tokens per second and GPU", CHART_LINE_POINTS, PLOT_BLUE, x, y, NULL, NULL, n};
-    chart_xy(plot,
-             &(struct chart_xy){.x = {.label = "GPUs (same batch per GPU)", .log = true},
-                                .y = {.label = "tokens per second and GPU", .from_zero = true},
-                                .series = &series,
-                                .series_count = 1});
+    chart_xy(plot, &(struct chart_xy){
+                       .x = {.label = "GPUs (same batch per GPU)", .kind = AXIS_COUNT, .log = true},
+                       .y = {.label = "tokens per second and GPU", .from_zero = true},
+                       .series = &series,
+                       .series_count = 1});
     page_figure(p, plot);
 }
 

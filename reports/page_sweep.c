@@ -141,8 +141,11 @@ static void pareto_figure(struct page *p, struct view root, const struct plans *
     struct plot *plot = plot_add(&p->plots, "pareto", "Step time against memory");
     char low[SHOW_TEXT], high[SHOW_TEXT];
     plot->alt =
-        front.count == 0
-            ? "No plan with both a step time and a peak is in the file"
+        front.count == 0 ? "No plan with both a step time and a peak is in the file"
+        : front.count == 1
+            ? arena_printf(p->arena,
+                           "One plan is both the fastest and the smallest: %s at %.3g GiB",
+                           show_format(low, "_s", front.y[0] * scale), front.x[0])
             : arena_printf(p->arena,
                            "%zu plans have no better in both; they run from %s per step at "
                            "%.3g GiB to %s at %.3g GiB",

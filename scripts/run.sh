@@ -9,6 +9,9 @@ packages_need "$packages_build" "$packages_automatic"
 
 build=$root/build
 log=$root/build.log
+if [ ! -x "$build/planner/render/shardplan" ]; then
+  echo "Building: a minute or two, once; its output goes to $log" >&2
+fi
 if ! { [ -f "$build/build.ninja" ] ||
        meson setup "$build" "$root" --buildtype=release -Dwerror=false -Dtests=false; } \
        >"$log" 2>&1 ||
@@ -29,8 +32,3 @@ mkdir -p "$out"
 status=0
 "$shardplan" plan llama-3-70b dgx-a100 --json "$out/plan.json" --report "$out/report" || status=$?
 [ "$status" -le 1 ] || exit "$status" # 1: nothing fits, which is an answer
-echo
-echo "JSON: $out/plan.json"
-if [ -f "$out/report/index.html" ]; then
-  echo "Report: $out/report/index.html"
-fi

@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "judge/advise_scaling.h"
 #include "judge/advise_ways.h"
+#include "plan/recommend.h"
 
 #include <math.h>
 #include <string.h>
@@ -81,6 +82,12 @@ static const char *against(const struct advise_way *best, const struct advise_wa
                         advise_way_names[other->kind], other->title, 1 / ratio, 1 / cost);
 }
 
+static const char *const choice_words[CHOICE_COUNT] = {
+    [CHOICE_AS_IS] = "Train as asked",    [CHOICE_CHANGE_KNOBS] = "Change settings",
+    [CHOICE_OFFLOAD] = "Offload",         [CHOICE_MORE_BANDWIDTH] = "Buy bandwidth",
+    [CHOICE_MORE_GPUS] = "Use more GPUs", [CHOICE_IMPOSSIBLE] = "Not possible here",
+};
+
 static void write_sentence(struct advice *v, const struct advise_way *best, enum choice choice,
                            struct arena *a) {
     char step[32];
@@ -99,7 +106,7 @@ static void write_sentence(struct advice *v, const struct advise_way *best, enum
     units_format_seconds(step, sizeof step, best->plan.time.step_s);
     const struct advise_way *gpus = best_of(v, WAY_GPUS), *offload = best_of(v, WAY_OFFLOAD);
     v->sentence = arena_printf(
-        a, "%s: %s with %s, step %s, %.0f tokens/s, bound by %s%s%s.", choice_names[choice],
+        a, "%s: %s with %s, step %s, %.0f tokens/s, bound by %s%s%s.", choice_words[choice],
         best->title, best->sentence, step, best->tokens_per_s,
         bound_names[best->plan.time.bound_by],
         choice == CHOICE_OFFLOAD || choice == CHOICE_MORE_BANDWIDTH ? against(best, gpus, a) : "",
@@ -116,7 +123,8 @@ static void fill_recommendation(struct advice *v, const struct advise_way *best,
     if (!best)
         return;
     v->best_way = (size_t)(best - v->ways);
-    r->actions[r->action_count++] = arena_printf(a, "%s: %s", best->title, best->sentence);
+    r->actions[r->action_count++] =
+        arena_printf(a, "%s: %s", best->title, plan_options(&best->plan, a));
     for (size_t i = 0; i < v->plans.assumption_count && i < 2; i++)
         if (v->plans.assumptions[i].measure_with)
             r->actions[r->action_count++] = arena_printf(

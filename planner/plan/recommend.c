@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "cost/compute.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -141,6 +142,17 @@ static const char *speed_text(const struct plan *p, struct arena *a) {
                         p->time.tokens_per_s_per_gpu, step, bound_names[p->time.bound_by]);
 }
 
+// The options that make the plan, one action each.
+static void add_options(struct recommendation *r, const struct plan *p, struct arena *a) {
+    add_action(r, arena_printf(a, "train with --strategy %s", strategy_text(&p->recipe, a)));
+    if (p->recipe.offload_optimizer != OFFLOAD_NONE)
+        add_action(r, arena_printf(a, "--offload-optimizer %s",
+                                   offload_names[p->recipe.offload_optimizer]));
+    if (p->recipe.offload_param != OFFLOAD_NONE)
+        add_action(r,
+                   arena_printf(a, "--offload-param %s", offload_names[p->recipe.offload_param]));
+}
+
 static void recommend_fit(struct plan_set *s, size_t best, struct arena *a) {
     struct recommendation *r = &s->recommendation;
     const struct plan *p = &s->plans[best];
@@ -151,19 +163,13 @@ static void recommend_fit(struct plan_set *s, size_t best, struct arena *a) {
                      p->memory.fits_state == FITS_TIGHT
                          ? "; memory is tight (the allocator's upper estimate exceeds the card)"
                          : "");
-    add_action(r, arena_printf(a, "train with --strategy %s", strategy_text(&p->recipe, a)));
+    add_options(r, p, a);
     if (p->recipe.compute_dtype == DTYPE_BF16 &&
         compute_peak_dtype(&s->cluster->gpu, &p->recipe) == DTYPE_FP32)
         add_action(r, arena_printf(a,
                                    "--precision fp16-mixed: %s has no bf16 matrix units, so bf16 "
                                    "is priced at its fp32 rate",
                                    s->cluster->gpu.name ? s->cluster->gpu.name : "this GPU"));
-    if (p->recipe.offload_optimizer != OFFLOAD_NONE)
-        add_action(r, arena_printf(a, "--offload-optimizer %s",
-                                   offload_names[p->recipe.offload_optimizer]));
-    if (p->recipe.offload_param != OFFLOAD_NONE)
-        add_action(r,
-                   arena_printf(a, "--offload-param %s", offload_names[p->recipe.offload_param]));
 }
 
 static bool recommend_change(struct plan_set *s, struct plan_workspace *w, struct arena *a,
@@ -178,6 +184,7 @@ static bool recommend_change(struct plan_set *s, struct plan_workspace *w, struc
         *r = (struct recommendation){.plan_index = index, .choice = CHOICE_CHANGE_KNOBS};
         r->reason = arena_printf(a, "nothing fits as asked; %s fits with %s",
                                  plan_title(&s->plans[index], a), knob->text);
+        add_options(r, &s->plans[index], a);
         add_action(r, knob->text);
         return true;
     }
@@ -187,6 +194,7 @@ static bool recommend_change(struct plan_set *s, struct plan_workspace *w, struc
         r->reason = arena_printf(a, "nothing fits on %llu GPUs; %s needs at least %llu",
                                  (unsigned long long)s->cluster->gpus,
                                  plan_title(&s->plans[index], a), (unsigned long long)gpus);
+        add_options(r, &s->plans[index], a);
         add_action(r, arena_printf(a, "--gpus %llu", (unsigned long long)gpus));
         return true;
     }
@@ -203,6 +211,31 @@ bool recommend(struct plan_set *s, struct plan_workspace *w, struct arena *a, st
         return true;
     }
     return recommend_change(s, w, a, e);
+}
+
+char *plan_options(const struct plan *p, struct arena *a) {
+    const struct recipe *r = &p->recipe;
+    char recompute[32];
+    char *text = arena_printf(a, "--strategy %s", strategy_text(r, a));
+    if (r->offload_optimizer != OFFLOAD_NONE)
+        text =
+            arena_printf(a, "%s --offload-optimizer %s", text, offload_names[r->offload_optimizer]);
+    if (r->offload_param != OFFLOAD_NONE)
+        text = arena_printf(a, "%s --offload-param %s", text, offload_names[r->offload_param]);
+    const struct {
+        const char *option;
+        uint64_t size;
+    } groups[] = {{"tp", r->tp}, {"cp", r->cp}, {"pp", r->pp}, {"ep", r->ep}};
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
+        if (groups[i].size > 1)
+            text = arena_printf(a, "%s --%s %" PRIu64, text, groups[i].option, groups[i].size);
+    if (r->recompute == RECOMPUTE_EVERY_N)
+        snprintf(recompute, sizeof recompute, "every-%" PRIu64, r->recompute_every);
+    else
+        snprintf(recompute, sizeof recompute, "%s", recompute_names[r->recompute]);
+    return arena_printf(
+        a, "%s --micro-batch %" PRIu64 " --grad-accum %" PRIu64 " --recompute %s --loss %s", text,
+        r->micro_batch, r->grad_accum, recompute, loss_names[r->loss]);
 }
 
 char *plan_title(const struct plan *p, struct arena *a) {

@@ -139,7 +139,7 @@ static void print_way(const struct advise_way *w, bool best, struct arena *a, FI
     const struct recipe *r = &w->plan.recipe;
     if (isfinite(w->usd_per_billion_tokens))
         snprintf(usd, sizeof usd, "%.0f", w->usd_per_billion_tokens);
-    fprintf(out, "%-32s %4" PRIu64 "x%-4" PRIu64 " %-12s %9s %10.0f %8.2f %8s  %s\n",
+    fprintf(out, "%-36s %4" PRIu64 "x%-4" PRIu64 " %-12s %9s %10.0f %8.2f %8s  %s\n",
             plan_title(&w->plan, a), r->micro_batch, r->grad_accum, recompute_names[r->recompute],
             units_format_seconds(step, sizeof step, w->plan.time.step_s), w->tokens_per_s, w->days,
             usd, bound_names[w->plan.time.bound_by]);
@@ -205,15 +205,19 @@ static void print_worth(const struct advice *v, FILE *out) {
 
 void emit_advise_table(const struct advice *v, const struct advise_request *q, struct arena *a,
                        FILE *out) {
+    char tokens[32];
+    units_format_count(tokens, sizeof tokens, q->tokens > 0 ? q->tokens : UNITS_GIGA);
     fprintf(out, "%s on %s: offload, more bandwidth or more GPUs?\n", q->model->name,
             q->cluster->name);
-    fprintf(out, "\n  %-15s %-26s %5s  %-32s %9s %-12s %9s %10s %8s %8s  %s\n", "way", "", "GPUs",
+    fprintf(out, "\n  %-15s %-26s %5s  %-36s %9s %-12s %9s %10s %8s %8s  %s\n", "way", "", "GPUs",
             "best plan", "batch", "recompute", "step", "tokens/s", "days", "USD per", "bound by");
-    fprintf(out, "  %-15s %-26s %5s  %-32s %9s %-12s %9s %10s %8.3g %8s\n", "", "", "", "",
-            "micro x g", "", "", "all GPUs", q->tokens > 0 ? q->tokens : UNITS_GIGA, "1e9 tok");
+    fprintf(out, "  %-15s %-26s %5s  %-36s %9s %-12s %9s %10s %8s %8s\n", "", "", "", "",
+            "micro x g", "", "", "all GPUs", tokens, "1e9 tok");
     for (size_t i = 0; i < v->way_count; i++)
         print_way(&v->ways[i], v->ways[i].possible && i == v->best_way, a, out);
     fprintf(out, "\n%s\n", v->sentence);
+    if (v->recommendation.action_count)
+        fprintf(out, "  %s\n", v->recommendation.actions[0]);
     fputs("\nBandwidth for the recommended plan\n", out);
     for (size_t i = 0; i < BREAK_LINK_COUNT; i++)
         print_break_even(&v->break_evens[i], out);
