@@ -140,10 +140,23 @@ static bool read_members(struct json_node n, struct arena *a, struct gpu *g, str
     return true;
 }
 
+// A size of its own makes another part: the base's readings are of the base's memory.
+static void forget_memory(struct json_node n, struct gpu *g) {
+    static const char *const sizes[] = {"memory_nominal_bytes", "memory_smi_bytes",
+                                        "memory_torch_bytes"};
+    struct json_node size;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if (json_find(n, sizes[i], &size) && !json_is_null(size))
+            g->memory_nominal_bytes = g->memory_smi_bytes = g->memory_torch_bytes =
+                figure_unknown();
+}
+
 bool gpu_read_node(struct json_node n, struct arena *a, struct gpu *g, struct err *e) {
     struct gpu read = *g;
-    if (!json_check_keys(n, keys, sizeof keys / sizeof keys[0], e) || !read_base(n, a, &read, e) ||
-        !read_members(n, a, &read, e))
+    if (!json_check_keys(n, keys, sizeof keys / sizeof keys[0], e) || !read_base(n, a, &read, e))
+        return false;
+    forget_memory(n, &read);
+    if (!read_members(n, a, &read, e))
         return false;
     *g = read;
     return true;

@@ -119,6 +119,24 @@ static void file_over_a_base(void **state) {
     arena_destroy(a);
 }
 
+// What was read of the base's memory says nothing of a part with another size.
+static void memory_of_its_own(void **state) {
+    (void)state;
+    struct arena *a = arena_create();
+    char *path = write_temporary(
+        "{\"base\": \"dgx-h100\", \"name\": \"ours\",\n"
+        " \"gpu\": {\"base\": \"h100\", \"id\": \"h100-oem-72gb\", \"memory_nominal_bytes\":\n"
+        "   {\"value\": 77309411328, \"provenance\": \"spec\", \"source\": \"vendor\"}}}",
+        a);
+    struct cluster c = load(path, a), base = load("dgx-h100", a);
+    assert_true(gpu_visible_bytes(&base.gpu).value > 77309411328.0);
+    assert_true(gpu_visible_bytes(&c.gpu).value < 77309411328.0);
+    assert_int_equal(gpu_visible_bytes(&c.gpu).provenance, PROVENANCE_ASSUMED);
+    assert_float_equal(c.gpu.hbm_bytes_per_s.value, base.gpu.hbm_bytes_per_s.value, 0);
+    unlink(path);
+    arena_destroy(a);
+}
+
 static void writing_and_reading_agree(void **state) {
     (void)state;
     struct arena *a = arena_create();
@@ -211,6 +229,7 @@ int main(void) {
         cmocka_unit_test(shorthand),
         cmocka_unit_test(resize),
         cmocka_unit_test(file_over_a_base),
+        cmocka_unit_test(memory_of_its_own),
         cmocka_unit_test(writing_and_reading_agree),
         cmocka_unit_test(bad_files_are_refused),
         cmocka_unit_test(unknown_names),
