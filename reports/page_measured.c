@@ -100,9 +100,13 @@ static void pair_figure(struct page *p, struct view rows, const struct pair_bars
     if (n == 0)
         return;
     struct plot *plot = plot_add(&p->plots, b->stem, b->heading);
-    plot->alt = arena_printf(p->arena, "Measured is %s to %s times %s, over %zu rows",
-                             show_format(least, "ratio", low), show_format(most, "ratio", high),
-                             b->first, n);
+    show_format(least, "ratio", low);
+    show_format(most, "ratio", high);
+    plot->alt = strcmp(least, most) == 0
+                    ? arena_printf(p->arena, "Measured is %s times %s in %s", least, b->first,
+                                   n == 1 ? "the only row" : "every row")
+                    : arena_printf(p->arena, "Measured is %s to %s times %s, over %zu rows", least,
+                                   most, b->first, n);
     chart_bars(plot, &(struct chart_bars){.x_label = b->x_label,
                                           .segments = names,
                                           .colours = colours,

@@ -218,6 +218,9 @@ static int confirm(struct cli *cli, const struct confirm_options *o, struct conf
     int status = ok ? run_bench(cli, o, plan, result) : 0;
     if (ok && status == EXIT_YES)
         ok = read_result(cli, result, &m, &root) && judge(cli, v, &m, root, &status);
+    if (root) // the bench was given files that are gone by now
+        cJSON_ReplaceItemInObjectCaseSensitive(root, "command",
+                                               cJSON_CreateString(cli->command_line));
     unlink(plan);
     unlink(result);
     if (!ok)
