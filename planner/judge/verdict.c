@@ -354,7 +354,8 @@ static void sum_up(struct judge *j) {
         v->overall = v->by_status[VERDICT_WAIVED] && !v->by_status[VERDICT_NODATA] ? VERDICT_WAIVED
                                                                                    : VERDICT_NODATA;
         v->reason = v->by_status[VERDICT_PASS] == 0
-                        ? "nothing was judged: no data never passes"
+                        ? "nothing was judged, and no data never passes: give what "
+                          "`shardplan bench all` measured"
                         : arena_printf(j->a, "%zu required checks have no answer", open);
     } else {
         v->overall = VERDICT_PASS;

@@ -43,7 +43,9 @@ static const struct opt own_options[] = {
 };
 static const struct opt *const tables[] = {own_options, output_options_at_zero, NULL};
 static const char *const help[] = {"MEASUREMENT: what bench or catalog import wrote", NULL};
-static const char *const examples[] = {"shardplan accept --help", NULL};
+static const char *const examples[] = {
+    "shardplan accept --topology tests/fixtures/import/topo_03_8xA100_NV12.txt --cluster dgx-a100",
+    NULL};
 const struct opt_command accept_command_options = {
     .name = "accept",
     .summary = "pass or fail a cluster against its topology, its baseline and a plan",

@@ -30,7 +30,7 @@ static const struct opt own_options[] = {
     {.name = NULL},
 };
 static const struct opt *const tables[] = {recipe_options, own_options, model_output_options, NULL};
-static const char *const examples[] = {"shardplan confirm --help", NULL};
+static const char *const examples[] = {"shardplan confirm 7B dgx-h100 --strategy zero2", NULL};
 static const struct opt_command confirm_options = {
     .name = "confirm",
     .summary = "plan, run the plan's transfers here, compare, advise again",

@@ -40,7 +40,9 @@ static const struct opt own_options[] = {
 };
 static const struct opt *const tables[] = {own_options, output_options_at_zero, NULL};
 static const char *const help[] = {"MEASUREMENT: what bench or catalog import wrote", NULL};
-static const char *const examples[] = {"shardplan fit --help", NULL};
+static const char *const examples[] = {
+    "shardplan fit --runs tests/fixtures/validation/runs.json --cluster dgx-a100 -o ours.json",
+    NULL};
 const struct opt_command fit_command_options = {
     .name = "fit",
     .summary = "turn measurements into a cluster's own coefficients",
