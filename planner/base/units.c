@@ -158,7 +158,7 @@ bool units_parse_rate(const char *s, double *out_bytes_per_s, struct err *e) {
     if (length > 2 &&
         (strncmp(rest + length - 2, "/s", 2) == 0 || strncmp(rest + length - 2, "ps", 2) == 0))
         u = find_unit(rate_units, rest, length - 2);
-    if (!u || number < 0)
+    if (!u || number < 0 || !isfinite((double)(number * (long double)u->factor)))
         return err_set(e, ERR_INPUT,
                        "'%.64s': expected a rate with its unit, such as 400Gb/s (bits) or 25GB/s",
                        shown(s));
@@ -168,7 +168,7 @@ bool units_parse_rate(const char *s, double *out_bytes_per_s, struct err *e) {
 
 bool units_parse_seconds(const char *s, double *out_s, struct err *e) {
     long double v;
-    if (!parse_scaled(s, second_units, &v))
+    if (!parse_scaled(s, second_units, &v) || !isfinite((double)v))
         return err_set(e, ERR_INPUT, "'%.64s': expected a time such as 2.5us, 10ms or 3s",
                        shown(s));
     *out_s = (double)v;

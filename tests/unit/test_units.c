@@ -88,7 +88,8 @@ static void garbage_is_refused_and_named(void **state) {
         refuse(units_parse_bytes(sizes[i], &v, &e), &e, sizes[i]);
         assert_int_equal(v, 42);
     }
-    const char *rates[] = {"400", "400G", "400GB", "/s", "400gb/s", "-1GB/s", "1GB/s/s"};
+    const char *rates[] = {"400",     "400G",   "400GB",   "/s",
+                           "400gb/s", "-1GB/s", "1GB/s/s", "1e308GB/s"};
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
         struct err e = {0};
         double v;
@@ -103,6 +104,8 @@ static void garbage_is_refused_and_named(void **state) {
     struct err e = {0};
     double d;
     refuse(units_parse_seconds("5 parsecs", &d, &e), &e, "expected a time");
+    err_clear(&e);
+    refuse(units_parse_seconds("1e308h", &d, &e), &e, "expected a time");
     err_clear(&e);
     refuse(units_parse_double("1.5x", &d, &e), &e, "expected a number");
     err_clear(&e);
