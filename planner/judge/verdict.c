@@ -204,10 +204,10 @@ static void judge_collective(struct judge *j, const struct measure_result *r, en
     struct scatter unused;
     if (!above_knee(j, k, r))
         return;
-    struct verdict_check *c =
-        verdict_add(j, arena_printf(j->a, "%s %s, %" PRIu64 " ranks%s", r->kind,
-                                    verdict_size_text(j, r->payload_bytes), r->ranks,
-                                    r->in_place ? ", in place" : ""));
+    struct verdict_check *c = verdict_add(
+        j, arena_printf(j->a, "%s %s, %" PRIu64 " ranks%s%s%s", r->kind,
+                        verdict_size_text(j, r->payload_bytes), r->ranks, r->algorithm ? ", " : "",
+                        r->algorithm ? r->algorithm : "", r->in_place ? ", in place" : ""));
     c->measured_bytes_per_s = median_rate(j, j->measured, j->measured_count, key, &unused);
     if (r->oversubscribed || r->shared_gpu) {
         c->status = VERDICT_WAIVED;
