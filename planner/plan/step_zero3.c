@@ -29,7 +29,10 @@ struct zero3_step {
     uint32_t gather_count, gather_unpacked;
     struct event_queue fetched, reduced;
     enum step_stream gather_stream, reduce_stream;
-    double with_adapters;  // elements gathered per element of the base model
+    double with_adapters;             // elements gathered per element of the base model
+    const struct model_unit *ordered; // whose gradients `order` lists as backward makes them
+    const struct tensor *order[VOLUME_UNIT_TENSORS_MAX];
+    size_t order_count;
     double filled, plain;  // elements in the gradient bucket; those that qgZ can't quantise
     double live, released; // gathered elements held, and freed but not yet told the engine
     uint64_t micro;
@@ -236,16 +239,19 @@ static void fill(struct zero3_step *z, uint32_t unit, bool boundary) {
     step_release(b, k->trainable * b->sizes.gather);
     step_kernel(b, OP_GRAD_COPY, z->reduce_stream, unit, 2 * k->trainable * b->sizes.reduce);
     double bucket = (double)b->recipe->reduce_bucket_elements, share = k->trainable / k->elements;
-    const struct tensor *order[VOLUME_UNIT_TENSORS_MAX];
-    size_t count = volume_backward_order(k->unit, order);
-    for (size_t i = 0; i < count; i++) {
-        const struct tensor *t = order[i];
+    bool quantized = b->recipe->quantized_gradients;
+    if (z->ordered != k->unit)
+        z->order_count = volume_backward_order(k->unit, z->order);
+    z->ordered = k->unit;
+    for (size_t i = 0; i < z->order_count; i++) {
+        const struct tensor *t = z->order[i];
         double numel = (double)tensor_numel(t) / (double)b->recipe->tp * share;
         for (uint64_t copy = 0; copy < t->count; copy++) {
             if (z->filled + numel > bucket)
                 flush(z, unit, boundary);
             z->filled += numel;
-            z->plain += volume_quantises(t, b->recipe->world) ? 0 : numel;
+            if (quantized && !volume_quantises(t, b->recipe->world))
+                z->plain += numel;
         }
     }
 }
