@@ -212,6 +212,9 @@ bool import_topo_p2p(const struct import_source *s, struct topology *out, struct
         return err_set(e, ERR_INPUT, "%s: no header row of GPU columns in %zu lines", s->name,
                        lines.count);
     read_header(header, &t, s->arena);
+    if (t.gpus == 0 || t.gpus != t.count)
+        return err_set(e, ERR_INPUT, "%s:%d: the header row of a peer matrix names GPUs alone",
+                       s->name, header->number);
     t.p2p = arena_array(s->arena, t.gpus * t.gpus + 1, sizeof *t.p2p);
     for (size_t i = start + 1; i < lines.count; i++) {
         const struct import_line *l = &lines.items[i];

@@ -355,6 +355,7 @@ def imports():
     yield "matrix without GPU", "\tNIC0\tCPU Affinity\nGPU0\tX\n"
     yield "matrix without rows", "\tGPU0\tGPU1\tCPU Affinity\n"
     yield "peers without header", "GPU0 x\n"
+    yield "peers with a card", "\tGPU0\tNIC0\tNIC1\tNIC2\nGPU0\tX\nNIC2\tOK\n"
     yield "peers cut off", "\tGPU0\tGPU1\nGPU0\tX\tOK\n"
     yield "peers' row", "\tGPU0\tGPU1\nGPU0\tX\nGPU1\tOK\tX\n"
     yield "peers' word", "\tGPU0\tGPU1\nGPU0\tX\tWHAT\nGPU1\tOK\tX\n"
