@@ -322,6 +322,10 @@ static bool gemm_sample(void *state, size_t count, double *samples_s, struct err
     return !s->lost;
 }
 
+static double decode_half(const struct precision *t, uint16_t half) {
+    return t->dtype == DTYPE_FP16 ? half_from_fp16(half) : half_from_bf16(half);
+}
+
 static double decode(const struct precision *t, const void *at) {
     float f;
     uint16_t half;
@@ -330,7 +334,7 @@ static double decode(const struct precision *t, const void *at) {
         return f;
     }
     memcpy(&half, at, sizeof(half));
-    return t->dtype == DTYPE_FP16 ? half_from_fp16(half) : half_from_bf16(half);
+    return decode_half(t, half);
 }
 
 // The exact sum, rounded as the output's type is.
@@ -343,7 +347,7 @@ static double expected(const struct gemm_state *s, uint64_t seed, uint64_t row, 
         return (double)sum;
     uint16_t half =
         s->type->dtype == DTYPE_FP16 ? half_to_fp16((float)sum) : half_to_bf16((float)sum);
-    return decode(s->type, &half);
+    return decode_half(s->type, half);
 }
 
 // The corners, then anywhere.
