@@ -15,6 +15,7 @@
 struct confirm_options {
     struct model_request request;
     const char *ranks, *scale_bytes, *folder;
+    bool force;
 };
 
 #define OWN(field)                                                                                 \
@@ -27,6 +28,12 @@ static const struct opt own_options[] = {
      .argument = "BYTES",
      .help = "largest payload of one call; all are scaled down by one factor"},
     {.name = "folder", OWN(folder), .argument = "DIR", .help = "where storage transfers go"},
+    {.name = "force",
+     .type = OPT_FLAG,
+     .offset = offsetof(struct confirm_options, force),
+     .group = "Confirm",
+     .given_offset = SIZE_MAX,
+     .help = "measure although shardbench was built without optimisation"},
     {.name = NULL},
 };
 static const struct opt *const tables[] = {recipe_options, own_options, model_output_options, NULL};
@@ -116,6 +123,8 @@ static int run_bench(struct cli *cli, const struct confirm_options *o, const cha
     }
     if (!cli_prints_table(&o->request.output))
         argv[n++] = arena_strdup(cli->arena, "--quiet");
+    if (o->force)
+        argv[n++] = arena_strdup(cli->arena, "--force");
     fflush(stdout);
     return cli_spawn(cli, "shardbench", argv);
 }
