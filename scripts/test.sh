@@ -56,7 +56,8 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 build asan -Db_sanitize=address,undefined -Db_lundef=false -Dgpu_archs=sm_80 || finish
 run "$root/build-asan" --no-suite net
-net=$(meson test -C "$root/build-asan" --no-rebuild --suite net --list 2>/dev/null | grep -c net_) || true
+net=$(meson test -C "$root/build-asan" --no-rebuild --suite net --list 2>/dev/null |
+  grep -c net_) || true
 echo "SKIP  net ($net tests): nodes as network namespaces want a quiet machine and minutes of it;" \
   "meson test -C build-asan --suite net runs them"
 skipped=$((skipped + net))
