@@ -270,21 +270,36 @@ void plans_volume_figure(struct page *p, const struct plans *s) {
     page_figure(p, plot);
 }
 
-// Step split into work, exposed communication and exposed offload; the longest step in *most.
+enum { TIME_PARTS = 4 }; // work, exposed communication, exposed offload, pipeline bubble
+
+static double known(double x) {
+    return isnan(x) ? 0 : x;
+}
+
+// All parts where some plan has a bubble, else those before it.
+static size_t time_parts(const struct plans *s, const size_t *picked, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (view_number(s->items[picked[i]], "time.bubble_s") > 0)
+            return TIME_PARTS;
+    return TIME_PARTS - 1;
+}
+
+// The step in its parts; the longest step in *most.
 static size_t time_rows(const struct plans *s, const size_t *picked, size_t n, struct rows *r,
                         double *most) {
-    size_t rows = 0;
+    size_t rows = 0, parts = time_parts(s, picked, n);
     for (size_t i = 0; i < n; i++) {
         struct view plan = s->items[picked[i]];
         double step = view_number(plan, "time.step_s");
-        double comm = view_number(plan, "time.exposed_comm_s");
-        double offload = view_number(plan, "time.exposed_offload_s");
+        double bubble = known(view_number(plan, "time.bubble_s"));
         if (isnan(step))
             continue;
-        double *v = r->values + 3 * rows;
-        v[1] = isnan(comm) ? 0 : comm;
-        v[2] = isnan(offload) ? 0 : offload;
-        v[0] = fmax(0, step - v[1] - v[2]);
+        double *v = r->values + parts * rows;
+        v[1] = known(view_number(plan, "time.exposed_comm_s"));
+        v[2] = known(view_number(plan, "time.exposed_offload_s"));
+        v[0] = fmax(0, step - v[1] - v[2] - bubble);
+        if (parts == TIME_PARTS)
+            v[TIME_PARTS - 1] = bubble;
         r->labels[rows] = plans_name(s, picked[i]);
         r->low[rows] = view_number(plan, "time.step_low_s");
         r->high[rows] = view_number(plan, "time.step_high_s");
@@ -306,21 +321,22 @@ static const char *time_alt(struct arena *a, const struct plans *s) {
 }
 
 void plans_time_figure(struct page *p, const struct plans *s) {
-    static const char *const names[] = {"work", "exposed communication", "exposed offload"};
-    static const enum plot_colour colours[] = {PLOT_BLUE, PLOT_VERMILLION, PLOT_ORANGE};
+    static const char *const names[] = {"work", "exposed communication", "exposed offload",
+                                        "pipeline bubble"};
+    static const enum plot_colour colours[] = {PLOT_BLUE, PLOT_VERMILLION, PLOT_ORANGE, PLOT_SKY};
     static const char *const labels[] = {"step time (s)", "step time (ms)",
                                          "step time (\xc2\xb5s)"};
-    size_t picked[PLANS_SHOWN], n = plans_pick(s, picked);
+    size_t picked[PLANS_SHOWN], n = plans_pick(s, picked), parts = time_parts(s, picked, n);
     const char *unit;
     double most = 0;
-    struct rows r = rows_create(p->arena, n + 1, 3);
+    struct rows r = rows_create(p->arena, n + 1, TIME_PARTS);
     size_t rows = time_rows(s, picked, n, &r, &most);
     if (rows == 0) {
         missing(p, "No plan in the file has a step time; the reason is in the table below.");
         return;
     }
     double scale = axis_seconds(most, &unit);
-    for (size_t i = 0; i < 3 * rows; i++)
+    for (size_t i = 0; i < parts * rows; i++)
         r.values[i] /= scale;
     for (size_t i = 0; i < rows; i++) {
         r.low[i] /= scale;
@@ -333,7 +349,7 @@ void plans_time_figure(struct page *p, const struct plans *s) {
                                                                              : 2],
                                           .segments = names,
                                           .colours = colours,
-                                          .segment_count = 3,
+                                          .segment_count = parts,
                                           .rows = r.labels,
                                           .row_count = rows,
                                           .per_row = 1,

@@ -99,6 +99,10 @@ bool compare_profile(const struct step_request *q, const struct step_time *time,
                      struct comparison *out, struct err *e) {
     const struct profile_class_total *c = p->classes;
     struct volume v;
+    if (timeline->micro_steps < q->recipe->grad_accum)
+        return err_set(e, ERR_USAGE,
+                       "a trace is compared task by task, so with at most %d micro-steps, not %llu",
+                       STEP_WHOLE_MICRO_STEPS, (unsigned long long)q->recipe->grad_accum);
     if (!volume_estimate(q->model, q->cluster, q->recipe, &v, e))
         return false;
     struct kernels k = predicted_kernels(q);

@@ -106,7 +106,8 @@ static void add_row(const struct run_row *row, struct validate_result *out, stru
         t.predicted = p.step.step_s;
         t.low = p.step.step_low_s;
         t.high = p.step.step_high_s;
-        t.exposed_fraction = (p.step.exposed_comm_s + p.step.exposed_offload_s) / p.step.step_s;
+        t.exposed_fraction =
+            (p.step.exposed_comm_s + p.step.exposed_offload_s + p.step.bubble_s) / p.step.step_s;
     }
     settle(&t, row->score.time_scored, row->score.time_reason, p.time_reason);
     out->points[out->point_count++] = t;

@@ -32,6 +32,7 @@ static void time_unknown(struct step_time *t, const char *reason) {
                             .exposed_comm_s = NAN,
                             .exposed_offload_s = NAN,
                             .host_issue_s = NAN,
+                            .bubble_s = NAN,
                             .tokens_per_s_per_gpu = NAN,
                             .mfu = NAN,
                             .hfu = NAN,

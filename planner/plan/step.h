@@ -26,19 +26,21 @@ enum bound {
     BOUND_HOST_MEMORY,
     BOUND_CPU,
     BOUND_CAPACITY,
+    BOUND_PIPELINE_BUBBLE,
     BOUND_COUNT
 };
 extern const char *const bound_names[BOUND_COUNT];
 
 struct step_wait { // "backward waits 41 % of its time for inter-node reduce-scatter"
     const char *phase, *on;
-    double seconds, fraction; // of the phase
+    double seconds, fraction; // of the phase; a bubble's is of forward and backward
 };
 
 struct step_time {
     double step_s, step_low_s, step_high_s;
     double forward_s, backward_s, optimizer_s;
-    double compute_s, exposed_comm_s, exposed_offload_s, host_issue_s;
+    // These add up to the step. The bubble (pp > 1) is part of forward and backward too.
+    double compute_s, exposed_comm_s, exposed_offload_s, host_issue_s, bubble_s;
     double tokens_per_s_per_gpu, mfu, hfu, peak_flop_per_s;
     enum bound bound_by;
     struct step_wait waits[12];
@@ -72,7 +74,10 @@ struct step_timeline_stream {
 struct step_memory_point {
     double time_s, allocated_bytes;
 };
+// Of a long accumulation the first and the last micro-steps are shown, those in between being
+// alike: tasks and memory are then of a step of micro_steps < grad_accum; streams are of all.
 struct step_timeline {
+    uint64_t micro_steps;
     struct step_timeline_task *tasks;
     size_t task_count;
     struct step_timeline_stream *streams;
@@ -80,6 +85,9 @@ struct step_timeline {
     struct step_memory_point *memory;
     size_t memory_count;
 };
+
+// Up to so many micro-steps a timeline holds all; graphs and draws take no more.
+#define STEP_WHOLE_MICRO_STEPS 256
 
 // Build the step's graph, run it, sum it up. `timeline` may be NULL.
 bool step_simulate(const struct step_request *q, struct arena *a, struct step_time *out,

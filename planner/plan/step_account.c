@@ -4,23 +4,10 @@
 #include <math.h>
 #include <string.h>
 
-#define BUCKETS_MAX 64
-
-struct bucket {
-    enum step_phase phase;
-    enum step_cost_kind kind;
-    enum step_op op;
-    uint8_t collective;
-    bool spans_nodes;
-    double seconds;
-};
-
 struct accounting {
     struct step_builder *b;
     const struct sim_result *r;
     struct step_account *out;
-    struct bucket buckets[BUCKETS_MAX];
-    uint32_t bucket_count;
     enum step_phase phase; // of the compute task that waits
 };
 
@@ -48,6 +35,16 @@ static enum step_cost_kind kind_of(const struct step_builder *b, const struct st
     return COST_INTRA;
 }
 
+static struct step_bucket *find_bucket(struct step_account *x, const struct step_bucket *like) {
+    for (uint32_t i = 0; i < x->bucket_count; i++) {
+        struct step_bucket *at = &x->buckets[i];
+        if (at->phase == like->phase && at->kind == like->kind && at->op == like->op &&
+            at->collective == like->collective && at->spans_nodes == like->spans_nodes)
+            return at;
+    }
+    return NULL;
+}
+
 // `task` is what was waited for; SIM_NONE: the host.
 static void charge(struct accounting *a, enum step_cost_kind kind, uint32_t task, double seconds) {
     if (!(seconds > 0))
@@ -55,25 +52,22 @@ static void charge(struct accounting *a, enum step_cost_kind kind, uint32_t task
     enum step_phase phase = a->phase;
     if (task != SIM_NONE && a->b->meta[task].phase != phase)
         phase = (enum step_phase)a->b->meta[task].phase; // backward's last reductions are its own
-    a->out->by_kind[kind] += seconds;
-    a->out->by_phase[phase] += seconds;
+    a->out->sums.by_kind[kind] += seconds;
+    a->out->sums.by_phase[phase] += seconds;
     const struct step_meta issue = {.op = OP_FORWARD};
     const struct step_meta *m = task == SIM_NONE ? &issue : &a->b->meta[task];
     if (task != SIM_NONE && kind != COST_HOST) {
         a->out->exposed[task] = true;
         a->out->stream_exposed_s[sim_task_stream(a->b->sim, task)] += seconds;
     }
-    for (uint32_t i = 0; i < a->bucket_count; i++) {
-        struct bucket *at = &a->buckets[i];
-        if (at->phase == phase && at->kind == kind && at->op == m->op &&
-            at->collective == m->collective && at->spans_nodes == m->spans_nodes) {
-            at->seconds += seconds;
-            return;
-        }
+    struct step_bucket at = {phase, kind, (enum step_op)m->op, m->collective, m->spans_nodes, 0};
+    struct step_bucket *found = find_bucket(a->out, &at);
+    if (found == NULL && a->out->bucket_count < STEP_BUCKETS_MAX) {
+        found = &a->out->buckets[a->out->bucket_count++];
+        *found = at;
     }
-    if (a->bucket_count < BUCKETS_MAX)
-        a->buckets[a->bucket_count++] = (struct bucket){
-            phase, kind, (enum step_op)m->op, m->collective, m->spans_nodes, seconds};
+    if (found != NULL)
+        found->seconds += seconds;
 }
 
 // Explain (from, to], the time before `task` could start, walking back over what held it.
@@ -107,8 +101,8 @@ static void account_task(struct accounting *a, uint32_t task) {
         return;
     }
     double own_s = fmin(took_s, m->exact_s);
-    a->out->by_kind[COST_COMPUTE] += own_s;
-    a->out->by_phase[a->phase] += own_s;
+    a->out->sums.by_kind[COST_COMPUTE] += own_s;
+    a->out->sums.by_phase[a->phase] += own_s;
     if (late_s <= 0)
         return;
     double host_s = a->r->issued_s[task] + sim_task_issue_s(a->b->sim, task) -
@@ -118,16 +112,9 @@ static void account_task(struct accounting *a, uint32_t task) {
         charge(a, COST_HOST, SIM_NONE, host_s);
         late_s -= host_s;
     }
-    a->out->by_kind[COST_COMPUTE] += late_s;
-    a->out->by_phase[a->phase] += late_s;
+    a->out->sums.by_kind[COST_COMPUTE] += late_s;
+    a->out->sums.by_phase[a->phase] += late_s;
     a->out->contention_s += late_s;
-}
-
-static struct step_sums sums_of(const struct step_account *a) {
-    struct step_sums s;
-    memcpy(s.by_phase, a->by_phase, sizeof s.by_phase);
-    memcpy(s.by_kind, a->by_kind, sizeof s.by_kind);
-    return s;
 }
 
 static void subtract(struct step_sums *from, const struct step_sums *s) {
@@ -149,7 +136,7 @@ static void account_compute(struct accounting *a) {
         if (sim_task_stream(b->sim, i) != STREAM_COMPUTE)
             continue;
         for (; marks < b->micro_count && i >= b->micro_end[marks]; marks++)
-            before[marks] = sums_of(a->out);
+            before[marks] = a->out->sums;
         a->phase = b->meta[i].phase;
         explain(a, i, at_s, a->r->start_s[i]);
         account_task(a, i);
@@ -168,37 +155,6 @@ static void account_compute(struct accounting *a) {
     charge(a, COST_HOST, SIM_NONE, a->r->end_s - fmax(a->r->finish_s[final], at_s));
 }
 
-static const char *wait_text(const struct accounting *a, const struct bucket *w) {
-    if (w->kind == COST_HOST)
-        return w->op == OP_STEP_HOST ? "the host between steps: data, loss read-back, zero_grad"
-                                     : "the host issuing kernels";
-    if (step_ops[w->op].class == CLASS_COMM)
-        return arena_printf(a->b->arena, "%s %s of %s",
-                            w->spans_nodes ? "inter-node" : "intra-node",
-                            collective_name((enum collective)w->collective), step_ops[w->op].name);
-    return step_ops[w->op].name;
-}
-
-static void list_waits(struct accounting *a) {
-    struct step_account *out = a->out;
-    for (uint32_t i = 0; i < a->bucket_count; i++) // insertion sort, largest first, stable
-        for (uint32_t k = i; k > 0 && a->buckets[k].seconds > a->buckets[k - 1].seconds; k--) {
-            struct bucket t = a->buckets[k];
-            a->buckets[k] = a->buckets[k - 1];
-            a->buckets[k - 1] = t;
-        }
-    out->waits = arena_array(a->b->arena, a->bucket_count + 1, sizeof *out->waits);
-    const double least = 1e-3; // of its phase: below this a wait is not worth a line
-    for (uint32_t i = 0; i < a->bucket_count; i++) {
-        const struct bucket *w = &a->buckets[i];
-        double phase_s = out->by_phase[w->phase];
-        if (!(phase_s > 0) || w->seconds < least * phase_s)
-            continue;
-        out->waits[out->wait_count++] = (struct step_wait){
-            step_phase_names[w->phase], wait_text(a, w), w->seconds, w->seconds / phase_s};
-    }
-}
-
 // Follow the longest chain back from the end and sum what its links are made of.
 static void follow_critical(struct accounting *a) {
     const struct sim_result *r = a->r;
@@ -206,29 +162,96 @@ static void follow_critical(struct accounting *a) {
     for (uint32_t i = 0; i < count; i++)
         if (at == SIM_NONE || r->finish_s[i] >= r->finish_s[at])
             at = i;
-    double low_s[CLASS_COUNT] = {0}, sum = 0;
     while (at != SIM_NONE) {
         const struct step_meta *m = &a->b->meta[at];
         double took_s = r->finish_s[at] - r->start_s[at];
         enum step_class class = step_ops[m->op].class;
-        low_s[class] += took_s * (1 - m->low);
+        a->out->critical_low_s[class] += took_s * (1 - m->low);
         if (class == CLASS_COMPUTE)
             a->out->critical_high_s += took_s * (m->high - 1);
         at = sim_task_cause(a->b->sim, r, at).task;
     }
-    for (int i = 0; i < CLASS_COUNT; i++) // the classes' constants are independent
-        sum += low_s[i] * low_s[i];
-    a->out->critical_low_s = sqrt(sum);
 }
 
 void step_account(struct step_builder *b, const struct sim_result *r, struct step_account *out) {
     struct accounting a = {.b = b, .r = r, .out = out};
     *out = (struct step_account){0};
     out->exposed = arena_array(b->arena, sim_task_count(b->sim) + 1, sizeof *out->exposed);
-    out->stream_exposed_s = arena_array(b->arena, STEP_STREAM_COUNT, sizeof(double));
+    for (int i = 0; i < STEP_STREAM_COUNT; i++)
+        out->stream_busy_s[i] = r->stream_busy_s[i];
     account_compute(&a);
-    if (b->quick) // neither waits nor an interval
+    if (!b->quick)
+        follow_critical(&a);
+}
+
+// ---- long accumulations -------------------------------------------------------------------------
+
+static void lengthen(double *x, const double *shorter, size_t count, double more) {
+    for (size_t i = 0; i < count; i++)
+        x[i] += more * (x[i] - shorter[i]);
+}
+
+static void add_sums(struct step_sums *to, const struct step_sums *one, double more) {
+    for (int i = 0; i < STEP_PHASE_COUNT; i++)
+        to->by_phase[i] += more * one->by_phase[i];
+    for (int i = 0; i < STEP_COST_COUNT; i++)
+        to->by_kind[i] += more * one->by_kind[i];
+}
+
+void step_account_lengthen(struct step_account *x, const struct step_account *shorter,
+                           double more) {
+    struct step_sums one = x->second;
+    if (shorter != NULL) {
+        one = x->sums;
+        subtract(&one, &shorter->sums);
+    }
+    add_sums(&x->sums, &one, more);
+    if (shorter == NULL)
         return;
-    list_waits(&a);
-    follow_critical(&a);
+    struct step_account s = *shorter;
+    for (uint32_t i = 0; i < x->bucket_count; i++) {
+        const struct step_bucket *at = find_bucket(&s, &x->buckets[i]);
+        double before_s = at ? at->seconds : 0;
+        lengthen(&x->buckets[i].seconds, &before_s, 1, more);
+    }
+    lengthen(&x->contention_s, &s.contention_s, 1, more);
+    lengthen(x->stream_busy_s, s.stream_busy_s, STEP_STREAM_COUNT, more);
+    lengthen(x->stream_exposed_s, s.stream_exposed_s, STEP_STREAM_COUNT, more);
+    lengthen(x->critical_low_s, s.critical_low_s, CLASS_COUNT, more);
+    lengthen(&x->critical_high_s, &s.critical_high_s, 1, more);
+    lengthen(&x->slow_links_s, &s.slow_links_s, 1, more);
+}
+
+// ---- waits --------------------------------------------------------------------------------------
+
+static const char *wait_text(const struct step_bucket *w, struct arena *a) {
+    if (w->kind == COST_HOST)
+        return w->op == OP_STEP_HOST ? "the host between steps: data, loss read-back, zero_grad"
+                                     : "the host issuing kernels";
+    if (step_ops[w->op].class == CLASS_COMM)
+        return arena_printf(a, "%s %s of %s", w->spans_nodes ? "inter-node" : "intra-node",
+                            collective_name((enum collective)w->collective), step_ops[w->op].name);
+    return step_ops[w->op].name;
+}
+
+size_t step_account_waits(const struct step_account *x, struct arena *a, struct step_wait *out,
+                          size_t room) {
+    struct step_bucket sorted[STEP_BUCKETS_MAX];
+    size_t n = 0;
+    memcpy(sorted, x->buckets, x->bucket_count * sizeof *sorted);
+    for (uint32_t i = 0; i < x->bucket_count; i++) // insertion sort, largest first, stable
+        for (uint32_t k = i; k > 0 && sorted[k].seconds > sorted[k - 1].seconds; k--) {
+            struct step_bucket t = sorted[k];
+            sorted[k] = sorted[k - 1];
+            sorted[k - 1] = t;
+        }
+    const double least = 1e-3; // of its phase: below this a wait is not worth a line
+    for (uint32_t i = 0; i < x->bucket_count && n < room; i++) {
+        const struct step_bucket *w = &sorted[i];
+        double phase_s = x->sums.by_phase[w->phase];
+        if (phase_s > 0 && w->seconds >= least * phase_s)
+            out[n++] = (struct step_wait){step_phase_names[w->phase], wait_text(w, a), w->seconds,
+                                          w->seconds / phase_s};
+    }
+    return n;
 }

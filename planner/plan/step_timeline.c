@@ -38,13 +38,13 @@ static void fill_tasks(struct step_builder *b, const struct sim_result *r,
     }
 }
 
-static void fill_streams(struct step_builder *b, const struct sim_result *r,
-                         const struct step_account *account, struct step_timeline *out) {
+static void fill_streams(struct step_builder *b, const struct step_account *account,
+                         struct step_timeline *out) {
     out->streams = arena_array(b->arena, STEP_STREAM_COUNT, sizeof *out->streams);
     for (uint32_t i = 0; i < STEP_STREAM_COUNT; i++)
         if (b->last[i] != SIM_NONE)
             out->streams[out->stream_count++] = (struct step_timeline_stream){
-                step_stream_names[i], r->stream_busy_s[i], account->stream_exposed_s[i]};
+                step_stream_names[i], account->stream_busy_s[i], account->stream_exposed_s[i]};
 }
 
 struct change {
@@ -87,8 +87,8 @@ static void fill_memory(struct step_builder *b, const struct sim_result *r,
 
 void step_timeline_fill(struct step_builder *b, const struct sim_result *r,
                         const struct step_account *account, struct step_timeline *out) {
-    *out = (struct step_timeline){0};
+    *out = (struct step_timeline){.micro_steps = b->recipe->grad_accum};
     fill_tasks(b, r, account, out);
-    fill_streams(b, r, account, out);
+    fill_streams(b, account, out);
     fill_memory(b, r, out);
 }

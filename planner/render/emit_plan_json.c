@@ -147,6 +147,7 @@ void emit_time(cJSON *parent, const char *key, const struct step_time *t) {
     json_add_double(o, "exposed_comm_s", t->exposed_comm_s);
     json_add_double(o, "exposed_offload_s", t->exposed_offload_s);
     json_add_double(o, "host_issue_s", t->host_issue_s);
+    json_add_double(o, "bubble_s", t->bubble_s);
     json_add_double(o, "tokens_per_s_per_gpu", t->tokens_per_s_per_gpu);
     json_add_double(o, "mfu", t->mfu);
     json_add_double(o, "hfu", t->hfu);

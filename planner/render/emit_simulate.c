@@ -61,6 +61,7 @@ static void add_waits(cJSON *root, const struct emit_simulation *s, struct arena
 static void add_timeline(cJSON *root, const struct step_timeline *t, struct arena *a) {
     struct emit_phase *phases;
     size_t phase_count = emit_phases(t, a, &phases);
+    json_add_u64(root, "timeline_micro_steps", t->micro_steps);
     cJSON *list = json_add_array(root, "phases");
     for (size_t i = 0; i < phase_count; i++) {
         cJSON *o = json_append_object(list);
@@ -173,6 +174,8 @@ static void print_times(const struct emit_simulation *s, FILE *out) {
     print_line(out, "exposed network", t->exposed_comm_s, t->step_s);
     print_line(out, "exposed offload", t->exposed_offload_s, t->step_s);
     print_line(out, "host issue", t->host_issue_s, t->step_s);
+    if (t->bubble_s > 0)
+        print_line(out, "pipeline bubble", t->bubble_s, t->step_s);
 }
 
 static void print_waits(const struct emit_simulation *s, struct arena *a, FILE *out) {
@@ -270,6 +273,11 @@ void emit_simulate_table(const struct emit_simulation *s, struct arena *a, FILE 
     print_times(s, out);
     print_waits(s, a, out);
     print_gantt(s->timeline, a, out);
+    if (s->timeline->micro_steps < s->recipe->grad_accum)
+        fprintf(out,
+                "  shown: a step of %llu micro-steps; those in between of the %llu are alike\n",
+                (unsigned long long)s->timeline->micro_steps,
+                (unsigned long long)s->recipe->grad_accum);
     print_jitter(s, out);
     if (s->profile) {
         fprintf(out, "\nMeasured: %s\n", s->profile->name);

@@ -39,7 +39,7 @@ def check_result(r):
     t = r["time"]
     step = t["step_s"]
     assert close(t["forward_s"] + t["backward_s"] + t["optimizer_s"], step, step)
-    parts = ("compute_s", "exposed_comm_s", "exposed_offload_s", "host_issue_s")
+    parts = ("compute_s", "exposed_comm_s", "exposed_offload_s", "host_issue_s", "bubble_s")
     assert close(sum(t[k] for k in parts), step, step)
     assert close(max(k["end_s"] for k in r["tasks"]), step, step)
     assert close(r["phases"][-1]["end_s"], step, step)

@@ -328,7 +328,8 @@ static void waits_name_what_held_the_step(void **state) {
     assert_string_equal(t.waits[0].phase, "backward");
     assert_string_equal(t.waits[0].on, "intra-node reduce_scatter of gradients");
     assert_int_equal(t.bound_by, BOUND_INTRA_NODE);
-    double parts = t.compute_s + t.exposed_comm_s + t.exposed_offload_s + t.host_issue_s;
+    double parts =
+        t.compute_s + t.exposed_comm_s + t.exposed_offload_s + t.host_issue_s + t.bubble_s;
     assert_near(parts, t.step_s, CLOSE);
     assert_near(t.forward_s + t.backward_s + t.optimizer_s, t.step_s, CLOSE);
     // All links take 2 x 10 + 2 x 10 + 6 x 10 seconds, of which no more can be exposed.
