@@ -13,7 +13,8 @@
 #include <stdint.h>
 
 struct arena;
-struct ranks; // ranks.h: the processes of this run
+struct ranks;   // ranks.h: the processes of this run
+struct signals; // signals.h: whether somebody wants it to end
 
 // What `sample` stores for an iteration that this rank had no part in.
 #define BENCH_IDLE_S (-1.0)
@@ -51,6 +52,7 @@ struct backend_config {
     struct arena *arena;       // for text that results keep; lives as long as the run
     bool nap;                  // mpi: the ring sleeps while it waits
     double timeout_s;          // longest silence of one operation before it counts as hung
+    struct signals *signals;   // waits for devices end soon after an interrupt; may be NULL
     const char *fault;         // test hook: "write-eio"; NULL in use
 };
 

@@ -30,7 +30,7 @@ static bool cuda_open(const struct backend_config *c, void **state, struct err *
     if (s == NULL)
         abort();
     s->arena = c->arena;
-    s->timeout_s = c->timeout_s;
+    s->patience = (struct patience){.limit_s = c->timeout_s, .signals = c->signals};
     s->devices = (int)backend_cuda_devices(c->devices);
     s->software = version_text(c->arena);
     *state = s;
@@ -60,7 +60,7 @@ static struct gpu_work work_of(struct cuda_state *s, const char *name, cuda_job_
                              .name = name,
                              .launch = launch,
                              .context = s,
-                             .timeout_s = s->timeout_s};
+                             .patience = s->patience};
 }
 
 bool cuda_job_once(struct cuda_state *s, const char *name, cuda_job_launch *launch, struct err *e) {

@@ -37,7 +37,7 @@ static const struct precision precisions[] = {
 struct gemm_state {
     struct gpu_lane *lane; // NULL: another rank of this node works on this rank's GPU
     struct arena *arena;
-    double timeout_s;
+    struct patience patience;
     cublasLtHandle_t handle;
     void *workspace;
     char *staging; // pinned, PERIOD elements: copies from it never hold the host up
@@ -101,7 +101,7 @@ static bool gemm_open(const struct backend_config *c, void **state, struct err *
     if (s == NULL)
         abort();
     s->arena = c->arena;
-    s->timeout_s = c->timeout_s;
+    s->patience = (struct patience){.limit_s = c->timeout_s, .signals = c->signals};
     s->shared = c->ranks->local_count > devices;
     if (c->ranks->local_rank < devices && !open_gpu(s, c->ranks->local_rank, e)) {
         gemm_close(s);
@@ -237,7 +237,7 @@ static void make_period(const struct precision *t, uint64_t seed, uint32_t which
 }
 
 static bool wait(struct gemm_state *s, struct err *e) {
-    return gpu_lane_drain(s->lane->stream, s->timeout_s, e);
+    return gpu_lane_drain(s->lane->stream, s->patience, e);
 }
 
 // The first period comes from the host, the rest is copied on the GPU.
@@ -308,7 +308,7 @@ static struct gpu_work work(struct gemm_state *s) {
                              .name = "gemm",
                              .launch = launch,
                              .context = s,
-                             .timeout_s = s->timeout_s};
+                             .patience = s->patience};
 }
 
 static bool gemm_sample(void *state, size_t count, double *samples_s, struct err *e) {

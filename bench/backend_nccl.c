@@ -141,7 +141,7 @@ static bool nccl_open(const struct backend_config *c, void **state, struct err *
     s->ranks = c->ranks;
     s->arena = c->arena;
     s->comms.ranks = c->ranks;
-    s->comms.timeout_s = c->timeout_s;
+    s->comms.patience = (struct patience){.limit_s = c->timeout_s, .signals = c->signals};
     bool ok = count_devices(s, c, &devices, e);
     if (ok) {
         nccl_log_open(&s->log);
@@ -358,7 +358,7 @@ static struct gpu_work work(struct nccl_state *s) {
                              .launch = launch,
                              .healthy = healthy,
                              .context = s,
-                             .timeout_s = s->comms.timeout_s};
+                             .patience = s->comms.patience};
 }
 
 static bool takes_part(const struct nccl_state *s) {
@@ -394,7 +394,7 @@ static struct gpu_contents contents(const struct nccl_state *s, size_t i, uint64
                     .ranks = (uint32_t)(s->point->paired ? 2 : s->comms.members[i].size)},
         .count = s->chunk,
         .stream = s->lanes[i].stream,
-        .timeout_s = s->comms.timeout_s,
+        .patience = s->comms.patience,
     };
 }
 

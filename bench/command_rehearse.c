@@ -143,8 +143,11 @@ bool command_rehearse(struct run *r, const struct opt_texts *rest, struct err *e
     bool gpus;
     if (!read_graph(r, rest, &g, e) || !choose_gpus(r, &gpus, e))
         return false;
-    struct rehearse_setup s = {
-        .graph = &g, .ranks = r->ranks, .folder = r->options->folder, .shrink = r->options->shrink};
+    struct rehearse_setup s = {.graph = &g,
+                               .ranks = r->ranks,
+                               .folder = r->options->folder,
+                               .shrink = r->options->shrink,
+                               .signals = r->signals};
     struct rehearser h = {.host = gpus ? NULL : rehearse_create(&s, r->arena, e),
                           .gpu = gpus ? rehearse_gpu_create(&s, r->arena, e) : NULL};
     double failed = h.host == NULL && h.gpu == NULL;

@@ -8,7 +8,7 @@
 
 struct cuda_state {
     struct arena *arena;
-    double timeout_s;
+    struct patience patience;
     int devices;
     const char *software;
     bool lost; // something hangs or is broken: freeing would hang with it

@@ -32,7 +32,7 @@ static bool each_piece(const struct gpu_contents *c, piece_function *work, uint6
 }
 
 static bool settle(const struct gpu_contents *c, struct err *e) {
-    return gpu_lane_drain(c->stream, c->timeout_s, e);
+    return gpu_lane_drain(c->stream, c->patience, e);
 }
 
 static bool fill_piece(const struct gpu_contents *c, void *host, uint64_t *wrong, struct err *e) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/err.h"
+#include "bench/patience.h"
 #include "kernels/pattern.h"
 
 #include <cuda_runtime_api.h>
@@ -16,7 +17,7 @@ struct gpu_contents {
     void *at;
     uint64_t first, count;
     cudaStream_t stream; // on the current device; empty on return
-    double timeout_s;
+    struct patience patience;
 };
 
 bool gpu_contents_fill(const struct gpu_contents *c, struct err *e);

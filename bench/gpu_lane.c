@@ -4,11 +4,9 @@
 #include <time.h>
 
 #include "base/units.h"
-#include "bench/clock.h"
 
 // A gate that nobody opens would hold the stream for ever.
 #define GATE_LIMIT_S 2
-#define POLL_NS 20000
 #define LEAD_IN_FROM 4
 
 bool gpu_lane_ok(cudaError_t r, const char *what, struct err *e) {
@@ -109,8 +107,7 @@ static bool finished(const struct gpu_work *w, size_t at, bool *all, struct err 
 
 // Until every lane is past mark `at`.
 static bool wait(const struct gpu_work *w, size_t at, struct err *e) {
-    const struct timespec pause = {.tv_nsec = POLL_NS};
-    double deadline = clock_now_s() + w->timeout_s;
+    struct patience_wait left = patience_begin(w->patience);
     for (;;) {
         bool all;
         if (!finished(w, at, &all, e))
@@ -119,9 +116,9 @@ static bool wait(const struct gpu_work *w, size_t at, struct err *e) {
             return true;
         if (w->healthy != NULL && !w->healthy(w->context, e))
             return false;
-        if (clock_now_s() > deadline)
-            return err_set(e, ERR_RESOURCE, "%s did not finish within %g s", w->name, w->timeout_s);
-        nanosleep(&pause, NULL);
+        if (!patience_nap(&left, e))
+            return err_set(e, ERR_RESOURCE, "%s did not finish within %g s", w->name,
+                           w->patience.limit_s);
     }
 }
 
@@ -170,14 +167,11 @@ bool gpu_lane_once(const struct gpu_work *w, struct err *e) {
     return w->launch(w->context, e) && mark(w, 0, e) && wait(w, 0, e);
 }
 
-bool gpu_lane_drain(cudaStream_t stream, double timeout_s, struct err *e) {
-    const struct timespec pause = {.tv_nsec = POLL_NS};
-    double deadline = clock_now_s() + timeout_s;
+bool gpu_lane_drain(cudaStream_t stream, struct patience p, struct err *e) {
+    struct patience_wait left = patience_begin(p);
     cudaError_t r;
-    while ((r = cudaStreamQuery(stream)) == cudaErrorNotReady) {
-        if (clock_now_s() > deadline)
-            return err_set(e, ERR_RESOURCE, "a GPU did not finish within %g s", timeout_s);
-        nanosleep(&pause, NULL);
-    }
+    while ((r = cudaStreamQuery(stream)) == cudaErrorNotReady)
+        if (!patience_nap(&left, e))
+            return err_set(e, ERR_RESOURCE, "a GPU did not finish within %g s", p.limit_s);
     return gpu_lane_ok(r, "cudaStreamQuery", e);
 }

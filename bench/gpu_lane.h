@@ -5,6 +5,7 @@
 #pragma once
 
 #include "base/err.h"
+#include "bench/patience.h"
 
 #include <cuda_runtime_api.h>
 #include <pthread.h>
@@ -33,7 +34,7 @@ struct gpu_work {
     bool (*launch)(void *context, struct err *e);  // queues one iteration on every lane
     bool (*healthy)(void *context, struct err *e); // looked at while waiting; NULL: always
     void *context;
-    double timeout_s; // longest wait for the queued iterations
+    struct patience patience; // with the queued iterations
 };
 
 // Each sample is the slowest lane's. Before four or more iterations an untimed one takes up the
@@ -46,8 +47,8 @@ size_t gpu_lane_iterations(size_t count);
 // One untimed iteration, finished on return.
 bool gpu_lane_once(const struct gpu_work *w, struct err *e);
 
-// Waits until nothing is left on the stream, at most that long.
-bool gpu_lane_drain(cudaStream_t stream, double timeout_s, struct err *e);
+// Waits until nothing is left on the stream.
+bool gpu_lane_drain(cudaStream_t stream, struct patience p, struct err *e);
 
 // Fails with `what` and CUDA's text unless r is cudaSuccess.
 bool gpu_lane_ok(cudaError_t r, const char *what, struct err *e);

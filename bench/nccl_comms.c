@@ -4,18 +4,10 @@
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "bench/clock.h"
 #include "bench/groups.h"
 
-#define POLL_NS 20000
 #define FINALIZE_LIMIT_S 10
-
-static void pause_a_little(void) {
-    const struct timespec t = {.tv_nsec = POLL_NS};
-    nanosleep(&t, NULL);
-}
 
 static const char *last_error(ncclComm_t comm) {
     const char *text = ncclGetLastError(comm);
@@ -66,22 +58,22 @@ bool nccl_comms_healthy(const struct nccl_comms *c, const char *what, struct err
     return look(c, what, &busy, e);
 }
 
-static bool settle_within(struct nccl_comms *c, const char *what, double limit_s, struct err *e) {
-    double deadline = clock_now_s() + limit_s;
+static bool settle_within(struct nccl_comms *c, const char *what, struct patience p,
+                          struct err *e) {
+    struct patience_wait left = patience_begin(p);
     for (;;) {
         bool busy;
         if (!look(c, what, &busy, e))
             return false;
         if (!busy)
             return true;
-        if (clock_now_s() > deadline)
-            return err_set(e, ERR_RESOURCE, "NCCL %s: silent for %g s", what, limit_s);
-        pause_a_little();
+        if (!patience_nap(&left, e))
+            return err_set(e, ERR_RESOURCE, "NCCL %s: silent for %g s", what, p.limit_s);
     }
 }
 
 bool nccl_comms_settle(struct nccl_comms *c, const char *what, struct err *e) {
-    return settle_within(c, what, c->timeout_s, e);
+    return settle_within(c, what, c->patience, e);
 }
 
 static void forget(struct nccl_comms *c) {
@@ -103,7 +95,8 @@ static bool finalize(struct nccl_comms *c, struct err *e) {
         if (ok && c->members[i].comm != NULL)
             ok = nccl_comms_ok(c, ncclCommFinalize(c->members[i].comm), "ncclCommFinalize", e);
     ok = nccl_comms_ok(c, ncclGroupEnd(), "ncclGroupEnd", e) && ok;
-    return ok && settle_within(c, "ncclCommFinalize", FINALIZE_LIMIT_S, e);
+    struct patience p = {.limit_s = FINALIZE_LIMIT_S, .signals = c->patience.signals};
+    return ok && settle_within(c, "ncclCommFinalize", p, e);
 }
 
 void nccl_comms_destroy(struct nccl_comms *c) {

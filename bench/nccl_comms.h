@@ -5,6 +5,7 @@
 #pragma once
 
 #include "bench/backend.h"
+#include "bench/patience.h"
 #include "bench/ranks.h"
 
 #include <nccl.h>
@@ -24,7 +25,7 @@ struct nccl_comms {
     struct nccl_member *members; // of this process
     size_t count;                // of them, the same in every process
     uint64_t all;                // GPUs of the run
-    double timeout_s;
+    struct patience patience;
     bool made;
     struct bench_point made_for; // whose groups the communicators have
 };

@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "bench/ranks.h"
+#include "bench/signals.h"
 #include "describe/graph.h"
 
 #include <stdbool.h>
@@ -16,8 +17,9 @@ struct rehearsal;
 struct rehearse_setup {
     const struct graph *graph;
     const struct ranks *ranks;
-    const char *folder; // of the storage tasks' file
-    double shrink;      // factor on bytes and durations, at most 1
+    const char *folder;      // of the storage tasks' file
+    double shrink;           // factor on bytes and durations, at most 1
+    struct signals *signals; // an interrupt ends waits for devices
 };
 
 struct rehearsal *rehearse_create(const struct rehearse_setup *s, struct arena *a, struct err *e);

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/units.h"
 #include "bench/clock.h"
@@ -13,7 +12,6 @@
 #include "bench/rehearse_gpu_private.h"
 #include "kernels/gpu.h"
 
-#define POLL_NS 20000
 #define SILENCE_S 60                // a task that takes longer hangs
 #define COPY_ROOM (256 * UNITS_MIB) // more than a GPU's caches hold
 #define CALIBRATIONS 5
@@ -48,6 +46,10 @@ static bool stream_has(const struct graph *g, uint32_t stream, enum graph_kind k
         if (g->tasks[i].kind == kind && g->tasks[i].stream == stream)
             return true;
     return false;
+}
+
+static struct patience patience_of(const struct gpu_rehearsal *r) {
+    return (struct patience){.limit_s = SILENCE_S, .signals = r->setup.signals};
 }
 
 static int device_of(const struct gpu_rehearsal *r, size_t gpu) {
@@ -126,7 +128,7 @@ static bool open_comms(struct gpu_rehearsal *r, uint32_t stream, struct err *e) 
         c->ranks = ranks;
         c->count = r->gpus;
         c->all = g->ranks;
-        c->timeout_s = SILENCE_S;
+        c->patience = patience_of(r);
         c->members = arena_array(r->arena, r->gpus, sizeof(*c->members));
         for (size_t m = 0; m < r->gpus; m++) {
             c->members[m].device = device_of(r, m);
@@ -327,12 +329,11 @@ static void set_flag(struct gpu_rehearsal *r, bool *flag) {
 
 // Until the task has ended on every GPU.
 static bool wait_ended(struct gpu_rehearsal *r, const struct graph_task *t, struct err *e) {
-    const struct timespec pause = {.tv_nsec = POLL_NS};
     if (rehearse_gpu_is_host(r->setup.graph, t))
         return wait_flag(r, &r->done[t->id]);
     if (!wait_flag(r, &r->queued[t->id]))
         return false;
-    double deadline = clock_now_s() + SILENCE_S;
+    struct patience_wait left = patience_begin(patience_of(r));
     for (size_t i = 0; i < r->gpus;) {
         cudaError_t state = cudaEventQuery(r->end[t->id * r->gpus + i]);
         if (state == cudaSuccess) {
@@ -343,10 +344,9 @@ static bool wait_ended(struct gpu_rehearsal *r, const struct graph_task *t, stru
             return gpu_lane_ok(state, graph_kind_names[t->kind], e);
         if (r->failed)
             return false;
-        if (clock_now_s() > deadline)
+        if (!patience_nap(&left, e))
             return err_set(e, ERR_RESOURCE, "%s of task %u did not end within %d s on GPU %zu",
                            graph_kind_names[t->kind], t->id, SILENCE_S, i);
-        nanosleep(&pause, NULL);
     }
     return true;
 }

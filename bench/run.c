@@ -44,6 +44,7 @@ struct backend_config run_config(const struct run *r) {
         .arena = r->arena,
         .nap = o->wait == WAIT_NAP,
         .timeout_s = o->timeout_s,
+        .signals = r->signals,
         .fault = o->no_uring ? "no-uring" : o->fault,
     };
 }
@@ -89,6 +90,8 @@ static bool run_one(struct run *r, const struct harness *h, const struct bench_p
     struct measure_result result;
     struct err why = {0};
     if (!harness_prepare(h, p, &why)) {
+        if (why.kind == ERR_INTERRUPTED)
+            return err_set(e, why.kind, "%s", why.text);
         run_note(r, "%s of %llu bytes left out: %s", p->kind, (unsigned long long)p->payload_bytes,
                  why.text);
         tally->why = why;

@@ -2,6 +2,7 @@
 """The CUDA backend on virtual GPUs (tests/fakegpu): cuda.py SHARDBENCH-FAKEGPU SHARDBENCH NAME."""
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -56,6 +57,27 @@ def every_point(_):
         assert len([r for r in rows if r["kind"] != "copy"]) == KERNELS + 2 * (n - 1)
         (triad,) = only(rows, kind="memory", algorithm="triad")[:1]
         assert triad["payload_bytes"] == 12 * 16384
+
+
+def interrupted(folder):
+    """A signal ends a run within seconds, also one inside a call that never returns; what was finished is kept."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        out = os.path.join(folder, f"{number}.jsonl")
+        env = dict(os.environ, FAKEGPU_FAULTS="stuck:gpu_adam:1", ASAN_OPTIONS="detect_leaks=0")
+        process = subprocess.Popen([FAKE, "cuda", "--direction", "h2d", "--out", out] + SHORT, env=env, text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        lines, limit = [], time.time() + 60
+        while len(lines) < 5 and time.time() < limit:  # two copies, triad and copy
+            time.sleep(0.2)
+            lines = open(out).read().splitlines() if os.path.exists(out) else []
+        time.sleep(0.5)
+        assert process.poll() is None, process.communicate()
+        before = time.time()
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 130 and "interrupted" in err, (process.returncode, err)
+        assert time.time() - before < 4, time.time() - before
+        assert len([json.loads(line) for line in open(out).read().splitlines()]) == 5
 
 
 def no_driver(_):

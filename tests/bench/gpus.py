@@ -3,6 +3,7 @@
 SHARDBENCH is linked against the doubles of tests/fakegpu, NVML is their libnvidia-ml.so.1."""
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -116,6 +117,29 @@ def kept():
 
 def hang():
     fails(SWEEP + ["--timeout", "1s"], 3, "nccl_hang:2:5", "all_gather did not finish within 1 s")
+
+
+def interrupted():
+    """A signal ends a run whose GPU hangs, its table is printed and its finished points are kept; of ranks too."""
+    for arguments, faults in ([[], "nccl_hang:2:90"], [["--ranks", "2"], "nccl_hang:1:90"]):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with tempfile.TemporaryDirectory() as folder:
+                out = os.path.join(folder, "r.jsonl")
+                env = dict(os.environ, ASAN_OPTIONS="detect_leaks=0", FAKEGPU_DEVICES="3", FAKEGPU_FAULTS=faults)
+                process = subprocess.Popen([BENCH] + SWEEP + FAST + arguments + ["-d", "bf16,fp16,fp32", "--out", out],
+                                           env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                lines, seen, limit = 0, -1, time.time() + 60
+                while (lines < 2 or lines != seen) and time.time() < limit:  # until nothing moves any more
+                    seen = lines
+                    time.sleep(1)
+                    lines = len(open(out).read().splitlines()) if os.path.exists(out) else 0
+                assert process.poll() is None, process.communicate()
+                before = time.time()
+                process.send_signal(number)
+                text, err = process.communicate(timeout=60)
+                assert process.returncode == 130, (process.returncode, err)
+                assert time.time() - before < 5, time.time() - before
+                assert "interrupted" in err and text.count("nccl") == lines - 1 >= 1, (lines, text, err)
 
 
 def hung_stream():

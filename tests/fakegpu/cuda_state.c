@@ -151,6 +151,8 @@ cudaError_t fakegpu_enter(const char *name) {
     cuda_unlock();
     if (error == cudaSuccess && each_fault("error", same_call, &c))
         error = cudaErrorLaunchFailure;
+    if (each_fault("stuck", same_call, &c))
+        fakegpu_hang();
     return cuda_keep(error);
 }
 

@@ -9,6 +9,7 @@
 //   all do FAKEGPU_REPORT=1       allocations, streams and events left at exit are counted on
 //   stderr FAKEGPU_FAULTS=LIST    comma-separated:
 //     error:CALL:N         the Nth call of CALL ("cudaMemcpyAsync") returns cudaErrorLaunchFailure
+//     stuck:CALL:N         the Nth call of CALL never returns
 //     async:DEVICE:N       the Nth work of DEVICE fails: a sticky error that later calls return
 //     hang:DEVICE:N        the Nth work of DEVICE never ends
 //     slow:DEVICE:FACTOR   every work of DEVICE takes FACTOR times as long
