@@ -160,9 +160,9 @@ static double gemms_backward(const struct unit_ops *o, struct tally *t, struct u
         tally_gemm(t, compute_gemm_s(t->gpu, t->stack, &input) / ratio);
         flop += flop_of(&input);
         add_shape(u, &input);
-        if (o->weighted[i]) {
-            tally_gemm(t, compute_gemm_s(t->gpu, t->stack, &weight) / ratio);
-            flop += flop_of(&weight);
+        if (o->trained[i] > 0) {
+            tally_gemm(t, o->trained[i] * compute_gemm_s(t->gpu, t->stack, &weight) / ratio);
+            flop += o->trained[i] * flop_of(&weight);
             add_shape(u, &weight);
         }
         tally_memory(t, 2.0 * fp8_bytes(f), f->dtype == DTYPE_FP8 ? 4.0 : 0.0);
@@ -231,10 +231,10 @@ static void finish(const struct cluster *c, const struct recipe *r, const struct
 }
 
 // Matmul launches: grouped experts go out one by one in eager code.
-static uint64_t gemm_launches(const struct unit_ops *o) {
+static uint64_t gemm_launches(const struct unit_ops *o, bool backward) {
     uint64_t n = 0;
     for (size_t i = 0; i < o->gemm_count; i++) {
-        n += o->gemms[i].count;
+        n += (backward && o->trained[i] > 0 ? 2 : 1) * o->gemms[i].count;
     }
     return n;
 }
@@ -247,7 +247,7 @@ static void forward_cost(const struct cluster *c, const struct recipe *r, const 
     tally_memory(&t, o->forward_bytes, (double)o->forward_kernels);
     u->flop = u->model_flop;
     u->memory_bytes = o->forward_bytes + o->score_bytes;
-    u->kernels = o->forward_kernels + gemm_launches(o);
+    u->kernels = o->forward_kernels + gemm_launches(o, false);
     finish(c, r, &t, u);
 }
 
@@ -262,7 +262,7 @@ static void backward_cost(const struct cluster *c, const struct recipe *r, const
     attention(o, &t, r, true, 1.0);
     tally_memory(&t, o->backward_bytes, (double)o->backward_kernels);
     u->memory_bytes = o->backward_bytes + 2.0 * o->score_bytes;
-    u->kernels = o->backward_kernels + 2 * gemm_launches(o);
+    u->kernels = o->backward_kernels + gemm_launches(o, true);
     const double again = gemm > 0 ? gemms_forward(o, &t, u, gemm) : 0.0;
     if (att > 0) {
         attention(o, &t, r, false, att);
@@ -270,7 +270,7 @@ static void backward_cost(const struct cluster *c, const struct recipe *r, const
     if (mem > 0) {
         tally_memory(&t, mem * o->forward_bytes, mem * (double)o->forward_kernels);
         u->memory_bytes += mem * o->forward_bytes;
-        u->kernels += (uint64_t)(mem * (double)(o->forward_kernels + gemm_launches(o)));
+        u->kernels += (uint64_t)(mem * (double)(o->forward_kernels + gemm_launches(o, false)));
     }
     u->flop = u->model_flop + again + att * o->attention_flop;
     finish(c, r, &t, u);
@@ -292,13 +292,14 @@ double compute_model_flop(const struct model *m, const struct recipe *r, bool wi
     for (size_t i = 0; i < m->unit_count; i++) {
         const struct model_unit *u = &m->units[i];
         struct unit_ops o;
-        double linear = 0.0;
+        double linear = 0.0, trained = 0.0;
         compute_ops_unit(m, r, u, &o);
         for (size_t k = 0; k < o.gemm_count; k++) {
             linear += flop_of(&o.gemms[k]);
+            trained += o.trained[k] * flop_of(&o.gemms[k]);
         }
         const bool again = with_recompute && u->kind == UNIT_BLOCK;
-        const double once = 3.0 * (linear + o.attention_flop) +
+        const double once = 2.0 * linear + trained + 3.0 * o.attention_flop +
                             (again ? gemm * linear + att * o.attention_flop : 0.0);
         flop += once * (double)u->repeat;
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cost/compute_ops.h"
 
+#include "cost/memory_parts.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -113,11 +115,50 @@ static void touch(struct unit_ops *o, struct touches t, double elements, double 
     o->backward_kernels += (uint64_t)((double)t.backward_kernels * calls + 0.5);
 }
 
-static void add_gemm(struct unit_ops *o, struct gemm_shape s, bool weighted) {
+static void add_gemm(struct unit_ops *o, struct gemm_shape s, double trained) {
     if (o->gemm_count < COMPUTE_SHAPES_MAX && s.m > 0 && s.n > 0 && s.k > 0) {
-        o->weighted[o->gemm_count] = weighted;
+        o->trained[o->gemm_count] = trained;
         o->gemms[o->gemm_count++] = s;
     }
+}
+
+// Adapters have few shapes, each many times.
+static void add_adapter(struct unit_ops *o, struct gemm_shape s) {
+    for (size_t i = 0; i < o->gemm_count; i++) {
+        struct gemm_shape *at = &o->gemms[i];
+        if (o->trained[i] == 1 && at->m == s.m && at->n == s.n && at->k == s.k &&
+            at->dtype == s.dtype) {
+            at->count += s.count;
+            return;
+        }
+    }
+    add_gemm(o, s, 1);
+}
+
+// y += scale * B(A x) beside a frozen layer, and the gradient of x added to the layer's own.
+static void adapter_ops(const struct recipe *r, const struct gemm_shape *layer,
+                        struct unit_ops *o) {
+    struct gemm_shape a = *layer, b = *layer;
+    a.n = b.k = r->lora_rank;
+    a.dtype = b.dtype = layer->dtype == DTYPE_FP8 ? DTYPE_BF16 : layer->dtype;
+    add_adapter(o, a);
+    add_adapter(o, b);
+    const double e = element_bytes(r), m = (double)layer->m * (double)layer->count;
+    o->forward_bytes += (2 + 3) * e * m * (double)layer->n;
+    o->backward_bytes += e * m * (2 * (double)layer->n + 3 * (double)layer->k);
+    o->forward_kernels += 2 * layer->count;
+    o->backward_kernels += 2 * layer->count;
+}
+
+// A 4-bit weight is turned into 16 bits before each use of it.
+static void dequantise_ops(const struct recipe *r, const struct gemm_shape *layer,
+                           struct unit_ops *o) {
+    const double each = memory_frozen_element_bytes(r) + element_bytes(r);
+    const double bytes = each * (double)layer->n * (double)layer->k * (double)layer->count;
+    o->forward_bytes += bytes;
+    o->backward_bytes += bytes;
+    o->forward_kernels += layer->count;
+    o->backward_kernels += layer->count;
 }
 
 // Megatron splits the inputs of these, the outputs of all others.
@@ -164,15 +205,21 @@ static void linear_gemm(const struct model *m, const struct recipe *r, const str
             s.n = divided(s.n, ways);
         }
     }
-    const bool frozen = r->lora_rank > 0 && t->role != TENSOR_HEAD;
-    add_gemm(o, s, !frozen);
+    const double trained = recipe_trained_share(r);
+    add_gemm(o, s, trained);
     if (r->precision ==
         PRECISION_AMP_BF16) { // autocast copies the fp32 weight, and its gradient back
         const double cast = (4 + element_bytes(r)) * (double)(s.n * s.k * s.count);
         o->forward_bytes += cast;
-        o->backward_bytes += cast;
+        o->backward_bytes += trained * cast;
         o->forward_kernels += 2 * s.count;
-        o->backward_kernels += 2 * s.count;
+        o->backward_kernels += trained > 0 ? 2 * s.count : 0;
+    }
+    if (r->base_4bit && t->role != TENSOR_ROUTER) {
+        dequantise_ops(r, &s, o);
+    }
+    if (recipe_adapts(r, t)) {
+        adapter_ops(r, &s, o);
     }
 }
 
@@ -250,14 +297,15 @@ static void residual_ops(const struct model *m, const struct recipe *r, struct u
 static void block_ops(const struct model *m, const struct recipe *r, const struct model_unit *u,
                       struct unit_ops *o) {
     const double tokens = compute_tokens(r), e = element_bytes(r);
+    const double trained = recipe_trained_share(r);
     attention_ops(m, r, o);
     mlp_ops(m, r, u, o);
     residual_ops(m, r, o);
     for (size_t i = 0; i < u->tensor_count; i++) {
         const struct tensor *t = &u->tensors[i];
         const bool of_norm = i > 0 && u->tensors[i - 1].role == TENSOR_NORM;
-        if (t->role == TENSOR_BIAS && !of_norm) { // the sum over tokens of the output's gradient
-            o->backward_bytes += e * tokens * (double)t->rows / tensor_ways(r);
+        if (t->role == TENSOR_BIAS && !of_norm && trained > 0) { // the output's gradient summed
+            o->backward_bytes += trained * e * tokens * (double)t->rows / tensor_ways(r);
             o->backward_kernels += 1;
         }
     }
@@ -275,7 +323,7 @@ static void head_ops(const struct model *m, const struct recipe *r, struct unit_
                            .k = m->embed_dim ? m->embed_dim : m->hidden,
                            .count = 1,
                            .dtype = gemm_dtype(r, TENSOR_HEAD)};
-    add_gemm(o, s, true);
+    add_gemm(o, s, recipe_trained_share(r));
     // Bytes per logit. torch: fp32 copy, shifted copy, log-softmax, and their gradients.
     struct touches loss = {14 + 2 * e, 22 + 2 * e, 5, 6};
     if (r->loss == LOSS_FUSED) {
@@ -292,10 +340,13 @@ static void embedding_ops(const struct model *m, const struct recipe *r, struct 
     const double e = element_bytes(r), tokens = compute_tokens(r);
     const double h = (double)m->hidden, vocab = (double)m->vocab / tensor_ways(r);
     o->forward_bytes += tokens * h * 2 * e;
+    const double trained = recipe_trained_share(r);
     o->backward_bytes +=
-        tokens * h * 3 * e + vocab * h * e; // gather's transpose, dense gradient zeroed
+        trained * (tokens * h * 3 * e + vocab * h * e); // gather's transpose, dense gradient zeroed
     o->forward_kernels += m->learned_positions ? 3 : 1;
-    o->backward_kernels += m->learned_positions ? 5 : 3;
+    if (trained > 0) {
+        o->backward_kernels += m->learned_positions ? 5 : 3;
+    }
 }
 
 void compute_ops_unit(const struct model *m, const struct recipe *r, const struct model_unit *u,

@@ -9,7 +9,7 @@
 
 struct unit_ops {
     struct gemm_shape gemms[COMPUTE_SHAPES_MAX]; // forward
-    bool weighted[COMPUTE_SHAPES_MAX];           // has a weight gradient
+    double trained[COMPUTE_SHAPES_MAX];          // share of the weights that get a gradient
     size_t gemm_count;
     double attention_flop;      // forward, causal and window pairs only
     double attention_math_flop; // forward as executed without a fused kernel (no causal saving)

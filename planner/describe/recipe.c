@@ -538,6 +538,15 @@ static bool target_matches(const char *targets, const char *module) {
     return false;
 }
 
+bool recipe_adapts(const struct recipe *r, const struct tensor *t) {
+    return r->lora_rank > 0 && is_linear(t) &&
+           (r->lora_targets == NULL || target_matches(r->lora_targets, t->module));
+}
+
+double recipe_trained_share(const struct recipe *r) {
+    return r->lora_rank > 0 ? 0 : 1 - r->frozen_fraction;
+}
+
 struct recipe_adapters recipe_adapters(const struct recipe *r, const struct model *m,
                                        uint64_t numel) {
     struct recipe_adapters sum = {0};
@@ -547,7 +556,7 @@ struct recipe_adapters recipe_adapters(const struct recipe *r, const struct mode
             continue;
         for (size_t t = 0; t < unit->tensor_count; t++) {
             const struct tensor *x = &unit->tensors[t];
-            if (!is_linear(x) || (r->lora_targets && !target_matches(r->lora_targets, x->module)))
+            if (!recipe_adapts(r, x))
                 continue;
             uint64_t pairs = (x->count ? x->count : 1) * unit->repeat;
             const uint64_t sides[] = {x->rows, x->cols};

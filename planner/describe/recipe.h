@@ -207,4 +207,8 @@ struct recipe_adapters {
 };
 struct recipe_adapters recipe_adapters(const struct recipe *r, const struct model *m,
                                        uint64_t numel);
+// LoRA puts adapters beside this tensor of a block.
+bool recipe_adapts(const struct recipe *r, const struct tensor *t);
 uint64_t recipe_frozen(const struct recipe *r, const struct model *m);
+// Share of a base weight's elements that get a gradient: none beside adapters.
+double recipe_trained_share(const struct recipe *r);

@@ -131,6 +131,43 @@ static void flops_match_closed_form(void **state) {
          1e-12);
 }
 
+// Frozen weights have no product for their gradient: 4 FLOPs per matmul parameter and token, and 6
+// of the adapters' rank * (rows + columns). Recomputation repeats 2 of both.
+static void frozen_weights_have_no_gradient_product(void **state) {
+    (void)state;
+    struct model m = llama();
+    struct recipe r = recipe();
+    struct cluster c = ampere();
+    r.lora_rank = 16;
+    const double tokens = 8192, block = 4.0 * H * H + 3.0 * H * F, head = (double)V * H;
+    const double adapters = 16.0 * (4 * 2 * H + 3 * (H + F)), attention = 2.0 * 4096 * H * tokens;
+    const double step = (4 * (32 * block + head) + 6 * 32 * adapters) * tokens + 96 * attention;
+    near(compute_model_flop(&m, &r, false), step, 1e-12);
+    struct unit_cost f, b, q, qb;
+    compute_unit(&(struct compute_context){&m, &c, &r}, &units[1], &f, &b);
+    near(f.flop, 2 * (block + adapters) * tokens + attention, 1e-12);
+    near(b.flop, (2 * block + 4 * adapters) * tokens + 2 * attention, 1e-12);
+    // QLoRA does the same arithmetic, and writes each weight in 16 bits before each use.
+    r.base_4bit = true;
+    near(compute_model_flop(&m, &r, false), step, 1e-12);
+    compute_unit(&(struct compute_context){&m, &c, &r}, &units[1], &q, &qb);
+    near(q.flop, f.flop, 1e-12);
+    near(q.memory_bytes - f.memory_bytes, block * (0.516 + 2), 0.001);
+    near(qb.memory_bytes - b.memory_bytes, block * (0.516 + 2), 0.001);
+    assert_true(q.duration_s > f.duration_s && qb.duration_s > b.duration_s);
+    r.recompute = RECOMPUTE_FULL;
+    near(compute_model_flop(&m, &r, false), step, 1e-12);
+    near(compute_model_flop(&m, &r, true),
+         step + 32 * (2 * (block + adapters) * tokens + attention), 1e-12);
+    // Half of the weights frozen without adapters.
+    r = recipe();
+    r.frozen_fraction = 0.5;
+    near(compute_model_flop(&m, &r, false), 5 * (32 * block + head) * tokens + 96 * attention,
+         1e-12);
+    compute_unit(&(struct compute_context){&m, &c, &r}, &units[1], &q, &qb);
+    near(qb.flop, 3 * block * tokens + 2 * attention, 1e-12);
+}
+
 static void window_counts_pairs(void **state) {
     (void)state;
     struct model m = llama();
@@ -283,6 +320,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(flops_match_closed_form),
         cmocka_unit_test(window_counts_pairs),
+        cmocka_unit_test(frozen_weights_have_no_gradient_product),
         cmocka_unit_test(gemm_law_follows_square_sweep),
         cmocka_unit_test(more_work_is_never_faster),
         cmocka_unit_test(stacks_recompute_and_intervals),
