@@ -40,6 +40,12 @@ void axis_fit(struct axis *x, double min, double max) {
     }
     if (x->from_zero)
         min = fmin(min, 0);
+    double least = 0.08 * fmax(fabs(min), fabs(max)); // small differences are shown as small
+    if (!x->from_zero && max > min && max - min < least) {
+        double middle = 0.5 * (min + max);
+        min = middle - 0.5 * least;
+        max = middle + 0.5 * least;
+    }
     if (max <= min) {
         double pad = fabs(max) > 0 ? 0.2 * fabs(max) : 1;
         min = x->from_zero ? fmin(min, 0) : min - pad;

@@ -21,8 +21,10 @@ struct chart_bars {
     const double *low, *high;  // per bar, or NULL: an interval on the total
     const char *const *ends;   // per bar, or NULL: text at the bar's end
 };
-// With limits, bars longer than CHART_CUT times the largest limit are cut there and get an arrow.
-#define CHART_CUT 6
+// With limits, bars longer than CHART_CUT times the largest limit, and half as long again as the
+// middle one, are cut there and get an arrow.
+#define CHART_CUT 3
+#define CHART_ROW_LABEL 110 // characters of a row label; long ones stand above their bars
 void chart_bars(struct plot *p, const struct chart_bars *b);
 
 enum chart_style { CHART_LINE, CHART_DASHED, CHART_POINTS, CHART_LINE_POINTS, CHART_STEPS };
@@ -36,7 +38,7 @@ struct chart_series {
     size_t count;
 };
 
-struct chart_mark { // a labelled point: a crossing, a break-even
+struct chart_mark { // a labelled point: a crossing, a break-even; of a rule only x counts
     double x, y;
     const char *label;
 };
@@ -47,11 +49,15 @@ struct chart_xy {
     size_t series_count;
     const struct chart_mark *marks;
     size_t mark_count;
+    const struct chart_mark *rules; // labelled vertical lines
+    size_t rule_count;
     bool key; // names in a key; false: beside the lines' ends (a key on phones)
 };
-// Up to CHART_SERIES series, thinned without moving extremes, and CHART_MARKS labels of marks.
+// Up to CHART_SERIES series, thinned without moving extremes, CHART_MARKS marks and CHART_RULES
+// rules. A label that finds no free place is left out.
 #define CHART_SERIES 16
 #define CHART_MARKS 16
+#define CHART_RULES 4
 void chart_xy(struct plot *p, struct chart_xy *c);
 
 struct chart_task {

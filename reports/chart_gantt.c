@@ -110,7 +110,8 @@ void chart_gantt(struct plot *p, const struct chart_gantt *g) {
         write_colour(p, g, k);
     write_phases(p, g);
     write_rows(p, g);
-    plot_key(p, g->colour_count, 26, (int)(64 + ROW_PX * (rows + 0.85)));
+    int body = (int)(64 + ROW_PX * (rows + 0.85));
+    plot_key(p, g->colour_count, 26, (int[2]){body, body});
     fprintf(p->common, "set style fill solid 1 noborder\nset yrange [-0.6:%.2f]\n", rows + 0.25);
     fputs("set ytics scale 0\n", p->common);
     fputs("set grid xtics back lc rgb \"#D0D0D0\" lw 1 dt solid\n", p->common);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define COLUMNS 480 // thinning keeps the extremes of each of this many columns
-#define HEIGHT 400
+#define HEIGHT 430
 #define TOP 0.06
 #define BOTTOM 0.15
 #define LARGEST 1e100 // beyond this an axis loses its ticks; false for NAN too
@@ -37,6 +37,8 @@ static size_t fit_axes(struct chart_xy *c) {
             if (c->series[s].high && c->series[s].high[i] < 1.3 * box[3])
                 extent(&box[2], &box[3], c->series[s].high[i]);
         }
+    for (size_t i = 0; points && i < c->rule_count; i++)
+        extent(&box[0], &box[1], c->rules[i].x);
     if (c->x.low == c->x.high)
         axis_fit(&c->x, box[0], box[1]);
     if (c->y.low == c->y.high)
@@ -205,86 +207,166 @@ static void write_end_labels(struct plot *p, const struct chart_xy *c) {
     }
 }
 
-struct placed { // where a label lies, px from the lower left of the wide picture
+struct frame { // of one variant, px
+    double left, inner, height, character;
+};
+
+// Where the axes lie: names beside the lines' ends need room at the right of the wide picture.
+static struct frame frame_of(const struct chart_xy *c, bool narrow, size_t longest) {
+    double right = narrow ? 16 : c->key || longest == 0 ? 24 : 34 + 7.8 * (double)longest;
+    struct frame f = {.left = narrow ? 42 + 7.0 * (double)axis_widest(&c->y, 6)
+                                     : 52 + 8.0 * (double)axis_widest(&c->y, 7),
+                      .height = HEIGHT * (1 - TOP - BOTTOM),
+                      .character = narrow ? 7 : 8};
+    f.inner = (narrow ? PLOT_NARROW : PLOT_WIDE) - f.left - right;
+    return f;
+}
+
+struct placed { // where a label lies, px from the lower left of the axes
     double x0, x1, y;
 };
 
-static bool is_free(const struct placed *taken, size_t n, struct placed at) {
-    for (size_t i = 0; i < n; i++)
-        if (at.x0 < taken[i].x1 && taken[i].x0 < at.x1 && fabs(at.y - taken[i].y) < 17)
+struct taken {
+    struct placed places[CHART_MARKS + CHART_RULES];
+    size_t count;
+};
+
+// Takes the place if it is inside the axes and free.
+static bool take(struct taken *t, const struct frame *f, struct placed at) {
+    if (at.x0 < 0 || at.x1 > f->inner + 8 || at.y < 6 || at.y > f->height ||
+        t->count == CHART_MARKS + CHART_RULES)
+        return false;
+    for (size_t i = 0; i < t->count; i++)
+        if (at.x0 < t->places[i].x1 && t->places[i].x0 < at.x1 && fabs(at.y - t->places[i].y) < 17)
             return false;
+    t->places[t->count++] = at;
     return true;
 }
 
 // The place for a mark's label among right or left, above or below; -1 when all are taken.
-static int place_label(const struct chart_xy *c, const struct chart_mark *m, struct placed *taken,
-                       size_t *n) {
-    double px = 700 * axis_fraction(&c->x, m->x), width = 8 * (double)strlen(m->label) + 16;
-    double py = HEIGHT * (1 - TOP - BOTTOM) * axis_fraction(&c->y, m->y);
+static int place_mark(const struct chart_xy *c, const struct frame *f, const struct chart_mark *m,
+                      struct taken *t) {
+    double px = f->inner * axis_fraction(&c->x, m->x);
+    double py = f->height * axis_fraction(&c->y, m->y);
+    double width = f->character * (double)strlen(m->label) + 14;
     int first = axis_fraction(&c->x, m->x) > 0.6 ? 1 : 0;
     for (int k = 0; k < 4; k++) {
         int place = k ^ first;
         struct placed at = {place & 1 ? px - width : px, place & 1 ? px : px + width,
                             py + (place & 2 ? -18 : 18)};
-        if (at.x0 < 0 || *n == CHART_MARKS || !is_free(taken, *n, at))
-            continue;
-        taken[(*n)++] = at;
-        return place;
+        if (take(t, f, at))
+            return place;
     }
     return -1;
 }
 
-static void write_marks(struct plot *p, const struct chart_xy *c) {
-    static const char *const sides[4] = {"left offset 1,1", "right offset -1,1", "left offset 1,-1",
-                                         "right offset -1,-1"};
-    struct placed taken[CHART_MARKS];
-    size_t n = 0, used[4] = {0};
+static const char *const sides[4] = {"left offset 1,1", "right offset -1,1", "left offset 1,-1",
+                                     "right offset -1,-1"};
+
+static void write_marks(struct plot *p, const struct chart_xy *c, const struct frame frames[2],
+                        struct taken taken[2]) {
+    size_t used[4] = {0};
     if (c->mark_count == 0)
         return;
     int block = plot_block(p);
-    for (size_t i = 0; i < c->mark_count; i++) {
+    for (size_t i = 0; i < c->mark_count && i < CHART_MARKS; i++) {
         if (!usable(c, c->marks[i].x, c->marks[i].y))
             continue;
-        int place = place_label(c, &c->marks[i], taken, &n);
         plot_number(p, c->marks[i].x);
         plot_number(p, c->marks[i].y);
         plot_string(p, c->marks[i].label, 40);
-        plot_number(p, place);
+        for (int v = 0; v < 2; v++) {
+            int place = place_mark(c, &frames[v], &c->marks[i], &taken[v]);
+            plot_number(p, place);
+            if (place >= 0)
+                used[place]++;
+        }
         plot_row_end(p);
-        if (place >= 0)
-            used[place]++;
     }
     plot_clause(p,
                 "file index %d using 1:2 with points pt 6 ps 1.6 lw 2 lc rgb \"#000000\" notitle",
                 block);
     for (int k = 0; k < 4; k++)
         if (used[k])
-            plot_clause(p, "file index %d using ($4 == %d ? $1 : NaN):2:3 with labels %s notitle",
+            plot_clause(p,
+                        "file index %d using ((narrow ? $5 : $4) == %d ? $1 : NaN):2:3 with labels "
+                        "%s notitle",
                         block, k, sides[k]);
 }
 
-static void write_layout(struct plot *p, const struct chart_xy *c, size_t longest, size_t names) {
-    double right = c->key ? 24 : 34 + 7.8 * (double)longest;
-    plot_key(p, names, longest, HEIGHT);
+// A label at the top of its line, to its right or left, one line lower for each that is in the way.
+static int place_rule(const struct chart_xy *c, const struct frame *f, const struct chart_mark *m,
+                      struct taken *t, double *y) {
+    double px = f->inner * axis_fraction(&c->x, m->x);
+    double width = f->character * (double)strlen(m->label) + 12;
+    for (int row = 0; row < 3; row++)
+        for (int left = 0; left < 2; left++) {
+            struct placed at = {left ? px - width : px, left ? px : px + width,
+                                f->height - 9 - 18 * row};
+            if (take(t, f, at)) {
+                *y = at.y / f->height;
+                return left;
+            }
+        }
+    return -1;
+}
+
+static void write_rules(struct plot *p, const struct chart_xy *c, const struct frame frames[2],
+                        struct taken taken[2]) {
+    if (c->rule_count == 0)
+        return;
+    int block = plot_block(p);
+    for (size_t i = 0; i < c->rule_count && i < CHART_RULES; i++) {
+        plot_number(p, c->rules[i].x);
+        plot_string(p, c->rules[i].label, 40);
+        for (int v = 0; v < 2; v++) {
+            double y = 0;
+            plot_number(p, place_rule(c, &frames[v], &c->rules[i], &taken[v], &y));
+            plot_number(p, at_fraction(&c->y, y));
+        }
+        plot_row_end(p);
+    }
+    plot_clause(p,
+                "file index %d using 1:(%.12g):(0):(%.12g) with vectors nohead lw 1.5 dt (4,4) lc "
+                "rgb \"#000000\" notitle",
+                block, c->y.low, c->y.high - c->y.low);
+    for (int left = 0; left < 2; left++)
+        plot_clause(p,
+                    "file index %d using ((narrow ? $5 : $3) == %d ? $1 : NaN):(narrow ? $6 : $4)"
+                    ":2 with labels %s notitle",
+                    block, left, left ? "right offset -0.6,0" : "left offset 0.6,0");
+}
+
+static void write_axes(const struct chart_xy *c, const struct frame *f, bool narrow, double height,
+                       FILE *out) {
+    double width = narrow ? PLOT_NARROW : PLOT_WIDE;
+    fprintf(out, "set lmargin at screen %.4f\nset rmargin at screen %.4f\n", f->left / width,
+            (f->left + f->inner) / width);
+    fprintf(out, "set bmargin at screen %.4f\n", (narrow ? 56.0 : 62.0) / height);
+    if (narrow) {
+        axis_write_ticks(&c->x, 'x', 4, out);
+        axis_write_ticks(&c->y, 'y', 6, out);
+    } else {
+        axis_write(&c->x, 'x', c->x.kind == AXIS_BYTES ? 9 : 8, out);
+        axis_write(&c->y, 'y', 7, out);
+    }
+}
+
+static void write_layout(struct plot *p, const struct chart_xy *c, const struct frame frames[2],
+                         size_t longest, size_t names) {
+    plot_key(p, names, longest, (int[2]){HEIGHT, HEIGHT});
     if (!c->key) {
         p->height = HEIGHT;
         fprintf(p->wide, "unset key\nset tmargin at screen %.3f\n", 1 - TOP);
     }
     fputs("set grid xtics ytics back lc rgb \"#D0D0D0\" lw 1 dt solid\n", p->common);
-    fprintf(p->wide, "set lmargin at screen %.4f\nset rmargin at screen %.4f\n",
-            (52 + 8.0 * (double)axis_widest(&c->y, 7)) / PLOT_WIDE, 1 - right / PLOT_WIDE);
-    fprintf(p->wide, "set bmargin at screen %.4f\n", 62.0 / p->height);
-    axis_write(&c->x, 'x', c->x.kind == AXIS_BYTES ? 9 : 8, p->wide);
-    axis_write(&c->y, 'y', 7, p->wide);
-    fprintf(p->narrow, "set lmargin at screen %.4f\nset rmargin at screen %.4f\n",
-            (42 + 7.0 * (double)axis_widest(&c->y, 6)) / PLOT_NARROW, 1 - 16.0 / PLOT_NARROW);
-    fprintf(p->narrow, "set bmargin at screen %.4f\n", 56.0 / p->narrow_height);
-    axis_write_ticks(&c->x, 'x', 4, p->narrow);
-    axis_write_ticks(&c->y, 'y', 6, p->narrow);
+    write_axes(c, &frames[0], false, p->height, p->wide);
+    write_axes(c, &frames[1], true, p->narrow_height, p->narrow);
 }
 
 void chart_xy(struct plot *p, struct chart_xy *c) {
     size_t names = 0, longest = 0;
+    struct taken taken[2] = {{.count = 0}, {.count = 0}};
     if (c->series_count > CHART_SERIES)
         c->series_count = CHART_SERIES;
     if (fit_axes(c) == 0) {
@@ -298,8 +380,10 @@ void chart_xy(struct plot *p, struct chart_xy *c) {
         longest = count > longest ? count : longest;
         names += count > 0;
     }
+    const struct frame frames[2] = {frame_of(c, false, longest), frame_of(c, true, longest)};
     if (!c->key)
         write_end_labels(p, c);
-    write_marks(p, c);
-    write_layout(p, c, longest, names);
+    write_rules(p, c, frames, taken);
+    write_marks(p, c, frames, taken);
+    write_layout(p, c, frames, longest, names);
 }

@@ -138,13 +138,17 @@ static void write_answers(struct page *p, const struct results *r) {
     html_raw(h, "<header><p class=brand>shardplan report</p><h1>");
     if (r->count)
         write_title(p, r);
-    html_raw(h, "</h1>\n<nav aria-label=Sections><ul>");
-    for (size_t i = 0; i < r->count; i++) {
-        html_raw(h, "<li>");
-        section_link(p, r, i);
-        html_raw(h, "</li>");
+    html_raw(h, "</h1>\n");
+    if (r->count > 1) {
+        html_raw(h, "<nav aria-label=Sections><ul>");
+        for (size_t i = 0; i < r->count; i++) {
+            html_raw(h, "<li>");
+            section_link(p, r, i);
+            html_raw(h, "</li>");
+        }
+        html_raw(h, "</ul></nav>");
     }
-    html_raw(h, "</ul></nav></header>\n<main>\n<section id=answer aria-labelledby=answer-title>"
+    html_raw(h, "</header>\n<main>\n<section id=answer aria-labelledby=answer-title>"
                 "<h2 id=answer-title>The answer</h2>\n");
     for (size_t i = 0; i < r->count; i++) {
         h->file = (int)i;
@@ -199,23 +203,28 @@ static void put_picture(struct html *h, const struct plot *p, size_t index, bool
     free(markup);
 }
 
+static void put_caption(struct html *h, const struct plot *p) {
+    size_t end = strlen(p->alt);
+    html_raw(h, "<figcaption><b>");
+    html_text(h, p->heading);
+    html_raw(h, "</b> ");
+    html_text(h, p->alt);
+    html_raw(h, end && strchr(".!?", p->alt[end - 1]) ? "</figcaption>" : ".</figcaption>");
+}
+
+// What it shows and what is found in it, then the picture.
 static void put_figure(struct html *h, const struct plot *p, size_t index) {
     html_printf(h, "<figure id=\"figure-%s\">", p->name);
+    put_caption(h, p);
     if (p->trouble) {
         html_raw(h, "<p class=missing>No picture: ");
         html_text(h, p->trouble);
-        html_raw(h, ". What it would show: ");
-        html_text(h, p->alt);
-        html_raw(h, "</p>");
+        html_raw(h, ".</p>");
     } else {
         put_picture(h, p, index, false);
         put_picture(h, p, index, true);
     }
-    html_raw(h, "<figcaption><b>");
-    html_text(h, p->heading);
-    html_raw(h, ".</b> ");
-    html_text(h, p->alt);
-    html_raw(h, "</figcaption></figure>");
+    html_raw(h, "</figure>");
 }
 
 char *page_assemble(struct page *p, size_t *bytes) {

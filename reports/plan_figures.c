@@ -96,7 +96,7 @@ static const char *memory_alt(struct arena *a, const struct plans *s, const size
     return arena_printf(a,
                         "%zu of %zu plans fit; the smallest peak is %s with %s per GPU, against a "
                         "capacity of %s. Lines on the bars span the reserved memory expected%s",
-                        fit, n, plans_name(s, least),
+                        fit, n, s->labels[least],
                         show_format(peak_text, "_bytes", isinf(peak) ? NAN : peak),
                         show_format(capacity_text, "_bytes", capacity),
                         most > CHART_CUT * capacity ? "; bars with an arrow run on" : "");
@@ -113,7 +113,7 @@ void plans_memory_figure(struct page *p, const struct plans *s) {
     for (size_t i = 0; i < n; i++) {
         struct view plan = s->items[picked[i]];
         double peak = view_number(plan, "memory.allocated_peak_bytes");
-        r.labels[i] = plans_name(s, picked[i]);
+        r.labels[i] = s->names[picked[i]];
         peak_classes(plan, r.values + i * CLASSES);
         r.low[i] = gib(view_number(plan, "memory.reserved_low_bytes"));
         r.high[i] = gib(view_number(plan, "memory.reserved_high_bytes"));
@@ -145,8 +145,9 @@ void plans_memory_figure(struct page *p, const struct plans *s) {
     page_figure(p, plot);
     if (n < s->count)
         html_printf(&p->html,
-                    "<p class=note>%zu of %zu plans are drawn: the first of each kind.</p>\n", n,
-                    s->count);
+                    "<p class=note>%zu of %zu plans are drawn: the first of each kind, then the "
+                    "best.</p>\n",
+                    n, s->count);
 }
 
 void plans_phases_figure(struct page *p, const struct plans *s, size_t index) {
@@ -234,7 +235,7 @@ static const char *volume_alt(struct arena *a, const struct plans *s, const size
         "What the framework's code sends per GPU and step, beside the textbook's "
         "count; the largest excess is %s with %.3g times the textbook. Multiples in "
         "brackets count the model's parameters once at their gathered type",
-        plans_name(s, at), worst);
+        s->labels[at], worst);
 }
 
 void plans_volume_figure(struct page *p, const struct plans *s) {
@@ -246,7 +247,7 @@ void plans_volume_figure(struct page *p, const struct plans *s) {
     double most = 0;
     struct rows r = rows_create(p->arena, 2 * n + 1, LINKS);
     for (size_t i = 0; i < n; i++) {
-        r.labels[i] = plans_name(s, picked[i]);
+        r.labels[i] = s->names[picked[i]];
         volume_bars(s->items[picked[i]], r.values + 2 * i * LINKS, r.ends + 2 * i);
         for (size_t k = 0; k < 2 * LINKS; k++)
             most = fmax(most, r.values[2 * i * LINKS + k]);
@@ -300,7 +301,7 @@ static size_t time_rows(const struct plans *s, const size_t *picked, size_t n, s
         v[0] = fmax(0, step - v[1] - v[2] - bubble);
         if (parts == TIME_PARTS)
             v[TIME_PARTS - 1] = bubble;
-        r->labels[rows] = plans_name(s, picked[i]);
+        r->labels[rows] = s->names[picked[i]];
         r->low[rows] = view_number(plan, "time.step_low_s");
         r->high[rows] = view_number(plan, "time.step_high_s");
         r->ends[rows++] = text_of(plan, "step_s", step);

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plans.h"
 
+#include "base/units.h"
+
 #include <math.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define TABLE_OPEN 24 // rows shown without asking
@@ -31,28 +34,30 @@ static const char *strategy_label(struct view plan) {
                         offload_words(plan, plan.arena));
 }
 
-// Knobs that tell plans of one strategy apart, in the order in which they are tried. Of those that
-// share a `once` letter only the first that differs is used.
+// Knobs that tell plans of one strategy apart, in the order in which they are tried, in words and
+// in brief for pictures. Of those that share a `once` letter only the first that differs is used.
 static const struct {
-    const char *path, *format;
+    const char *path, *before, *brief, *after;
     char once;
 } knobs[] = {
-    {"recipe.micro_batch", "mb %.0f", 0},
-    {"recipe.world", "%.0f GPUs", 'g'},
-    {"gpus", "%.0f GPUs", 'g'},
-    {"cluster.gpus", "%.0f GPUs", 'g'},
-    {"nodes", "%.0f nodes", 'g'},
-    {"recipe.grad_accum", "acc %.0f", 0},
-    {"recipe.reduce_bucket_elements", "bucket %.3g", 0},
-    {"recipe.prefetch_bucket_elements", "prefetch %.3g", 0},
-    {"recipe.max_live_elements", "live %.3g", 0},
-    {"recipe.persistence_elements", "persist %.3g", 0},
+    {"recipe.micro_batch", "micro-batch ", "mb ", "", 0},
+    {"recipe.world", "", "", " GPUs", 'g'},
+    {"gpus", "", "", " GPUs", 'g'},
+    {"cluster.gpus", "", "", " GPUs", 'g'},
+    {"nodes", "", "", " nodes", 'g'},
+    {"recipe.grad_accum", "accumulate ", "acc ", "", 0},
+    {"recipe.shard_group", "groups of ", "groups of ", "", 0},
+    {"recipe.reduce_bucket_elements", "bucket ", "bucket ", "", 0},
+    {"recipe.prefetch_bucket_elements", "prefetch ", "prefetch ", "", 0},
+    {"recipe.max_live_elements", "live ", "live ", "", 0},
+    {"recipe.persistence_elements", "persist ", "persist ", "", 0},
 };
+#define KNOBS_BEFORE_WORDS 7
 static const struct {
-    const char *path, *format;
-} word_knobs[] = {{"recipe.recompute", "recompute %.30s"},
-                  {"recipe.precision", "%.30s"},
-                  {"recipe.loss", "loss %.30s"}};
+    const char *path, *format, *brief;
+} word_knobs[] = {{"recipe.recompute", "recompute %.30s", "%.30s"},
+                  {"recipe.precision", "%.30s", "%.30s"},
+                  {"recipe.loss", "%.30s loss", "%.30s loss"}};
 
 static bool number_differs(const struct plans *s, const char *path) {
     for (size_t i = 1; i < s->count; i++) {
@@ -80,16 +85,23 @@ static bool labels_unique(const struct plans *s) {
     return true;
 }
 
+static void extend(struct plans *s, size_t i, const char *label, const char *name) {
+    struct arena *a = s->items[i].arena;
+    s->labels[i] = arena_printf(a, "%s, %s", s->labels[i], label);
+    s->names[i] = *s->names[i] ? arena_printf(a, "%s, %s", s->names[i], name) : name;
+}
+
 static void extend_by_words(struct plans *s) {
     for (size_t k = 0; k < sizeof word_knobs / sizeof *word_knobs && !labels_unique(s); k++) {
         if (!word_differs(s, word_knobs[k].path))
             continue;
         for (size_t i = 0; i < s->count; i++) {
-            char text[64] = "?";
+            struct arena *a = s->items[i].arena;
             const char *word = view_string(s->items[i], word_knobs[k].path);
-            if (word)
-                snprintf(text, sizeof text, word_knobs[k].format, word);
-            s->labels[i] = arena_printf(s->items[i].arena, "%s, %s", s->labels[i], text);
+            bool none = word && strcmp(word, "none") == 0;
+            word = word ? word : "?";
+            extend(s, i, arena_printf(a, word_knobs[k].format, word),
+                   none ? "no recompute" : arena_printf(a, word_knobs[k].brief, word));
         }
     }
 }
@@ -101,13 +113,23 @@ static void extend_by_numbers(struct plans *s, size_t from, size_t to) {
             continue;
         used = knobs[k].once ? knobs[k].once : used;
         for (size_t i = 0; i < s->count; i++) {
-            char text[48] = "?";
+            struct arena *a = s->items[i].arena;
+            char text[32] = "?";
             double v = view_number(s->items[i], knobs[k].path);
             if (!isnan(v))
-                snprintf(text, sizeof text, knobs[k].format, v);
-            s->labels[i] = arena_printf(s->items[i].arena, "%s, %s", s->labels[i], text);
+                units_format_count(text, sizeof text, v);
+            extend(s, i, arena_printf(a, "%s%s%s", knobs[k].before, text, knobs[k].after),
+                   arena_printf(a, "%s%s%s", knobs[k].brief, text, knobs[k].after));
         }
     }
+}
+
+// The title that all of several plans have, or NULL.
+static const char *shared_title(const struct plans *s) {
+    for (size_t i = 1; i < s->count; i++)
+        if (strcmp(s->titles[i], s->titles[0]) != 0)
+            return NULL;
+    return s->count > 1 ? s->titles[0] : NULL;
 }
 
 struct plans plans_read(struct view array, double recommended) {
@@ -116,13 +138,19 @@ struct plans plans_read(struct view array, double recommended) {
     s.items = arena_array(array.arena, s.count + 1, sizeof *s.items);
     s.labels = arena_array(array.arena, s.count + 1, sizeof *s.labels);
     s.titles = arena_array(array.arena, s.count + 1, sizeof *s.titles);
+    s.names = arena_array(array.arena, s.count + 1, sizeof *s.names);
     for (const cJSON *c = view_first(array); c; c = c->next, i++) {
         s.items[i] = view_member(array, c, i);
         s.labels[i] = s.titles[i] = strategy_label(s.items[i]);
     }
-    extend_by_numbers(&s, 0, 6);
+    s.shared = shared_title(&s);
+    for (i = 0; i < s.count; i++)
+        s.names[i] = s.shared ? "" : s.titles[i];
+    extend_by_numbers(&s, 0, KNOBS_BEFORE_WORDS);
     extend_by_words(&s);
-    extend_by_numbers(&s, 6, sizeof knobs / sizeof *knobs);
+    extend_by_numbers(&s, KNOBS_BEFORE_WORDS, sizeof knobs / sizeof *knobs);
+    for (i = 0; i < s.count; i++)
+        s.names[i] = *s.names[i] ? s.names[i] : s.titles[i];
     if (recommended >= 0 && recommended < (double)s.count)
         s.recommended = (size_t)recommended;
     return s;
@@ -152,24 +180,27 @@ size_t plans_fastest(const struct plans *s) {
     return best;
 }
 
-const char *plans_name(const struct plans *s, size_t index) {
-    return s->count > PLANS_SHOWN ? s->titles[index] : s->labels[index];
-}
-
-static bool title_picked(const struct plans *s, const size_t *picked, size_t n, size_t index) {
+static bool is_picked(const size_t *picked, size_t n, size_t index) {
     for (size_t i = 0; i < n; i++)
-        if (picked[i] == index || strcmp(s->titles[picked[i]], s->titles[index]) == 0)
+        if (picked[i] == index)
             return true;
     return false;
 }
 
+static bool title_picked(const struct plans *s, const size_t *picked, size_t n, size_t index) {
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(s->titles[picked[i]], s->titles[index]) == 0)
+            return true;
+    return false;
+}
+
+static int by_index(const void *a, const void *b) {
+    size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    return x < y ? -1 : x > y;
+}
+
 size_t plans_pick(const struct plans *s, size_t picked[PLANS_SHOWN]) {
     size_t n = 0;
-    if (s->count <= PLANS_SHOWN) {
-        for (size_t i = 0; i < s->count; i++)
-            picked[n++] = i;
-        return n;
-    }
     if (s->recommended != SIZE_MAX)
         picked[n++] = s->recommended;
     for (int fitting = 1; fitting >= 0; fitting--)
@@ -177,6 +208,10 @@ size_t plans_pick(const struct plans *s, size_t picked[PLANS_SHOWN]) {
             if ((strcmp(plans_fits(s->items[i]), "no") != 0) == fitting &&
                 !title_picked(s, picked, n, i))
                 picked[n++] = i;
+    for (size_t i = 0; i < s->count && n < PLANS_SHOWN; i++)
+        if (!is_picked(picked, n, i))
+            picked[n++] = i;
+    qsort(picked, n, sizeof *picked, by_index);
     return n;
 }
 

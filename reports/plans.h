@@ -10,6 +10,8 @@ struct plans {
     struct view *items;
     const char **labels; // "zero3, optimizer on cpu"; plans that differ otherwise get more words
     const char **titles; // the same without the words that tell plans of one strategy apart
+    const char **names;  // labels in brief, less the title where all plans share one
+    const char *shared;  // that title; NULL: they differ
     size_t count;
     size_t recommended; // SIZE_MAX: none
 };
@@ -17,12 +19,9 @@ struct plans {
 // From an array of plans; `recommended` as in recommendation.plan_index (NAN: none).
 struct plans plans_read(struct view array, double recommended);
 size_t plans_fastest(const struct plans *s); // that fits, by step time; SIZE_MAX: none or no times
-// Which plans a picture shows: all, or the first of each title, those that fit first. Returns how
-// many.
+// Which plans a picture shows, in their order: all, or the recommended one, the first of each title
+// (those that fit first) and then the first of the list. Returns how many.
 size_t plans_pick(const struct plans *s, size_t picked[PLANS_SHOWN]);
-
-// Name of a plan in a picture: short where the picture holds one plan of each title.
-const char *plans_name(const struct plans *s, size_t index);
 
 const char *plans_fits(struct view plan); // "yes", "tight", "no" or "not known"
 void plans_table(struct page *p, const struct plans *s, const char *caption);

@@ -147,9 +147,13 @@ static int write_key(FILE *out, bool narrow, size_t names, size_t longest, int b
     double room = narrow ? PLOT_NARROW - 16 : PLOT_WIDE - 40;
     double entry = (narrow ? 7.2 : 8.4) * (double)longest + (narrow ? 44 : 58);
     size_t columns = entry < room ? (size_t)(room / entry) : 1;
-    size_t rows = names ? (names + columns - 1) / columns : 1;
-    int px = 16 + (narrow ? 17 : 21) * (int)rows;
+    size_t rows = (names + columns - 1) / columns;
+    int px = names ? 16 + (narrow ? 17 : 21) * (int)rows : 12;
     double height = body + px;
+    if (names == 0) {
+        fprintf(out, "unset key\nset tmargin at screen %.4f\n", 1 - px / height);
+        return px;
+    }
     fprintf(out,
             "set key at screen %.3f,%.4f left top vertical maxrows %zu Left reverse samplen %s "
             "width 0\nset tmargin at screen %.4f\n",
@@ -157,9 +161,9 @@ static int write_key(FILE *out, bool narrow, size_t names, size_t longest, int b
     return px;
 }
 
-void plot_key(struct plot *p, size_t names, size_t longest, int body) {
-    p->height = body + write_key(p->wide, false, names, longest, body);
-    p->narrow_height = body + write_key(p->narrow, true, names, longest, body);
+void plot_key(struct plot *p, size_t names, size_t longest, const int body[2]) {
+    p->height = body[0] + write_key(p->wide, false, names, longest, body[0]);
+    p->narrow_height = body[1] + write_key(p->narrow, true, names, longest, body[1]);
 }
 
 char *plot_script(const struct plot *p) {

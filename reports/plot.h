@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#define PLOT_WIDE 960   // px, width of the wide picture
+#define PLOT_WIDE 1080  // px, width of the wide picture
 #define PLOT_NARROW 420 // px, width of the picture for phones
 #define PLOT_LABEL 160  // bytes for a cleaned label
 
@@ -68,9 +68,10 @@ const char *plot_rgb(enum plot_colour c); // "#0072B2"
 // Text over a fill of that colour: "#ffffff" variants keep their colour in the dark page.
 const char *plot_ink(enum plot_colour c);
 
-// A figure whose body takes `body` px below a key of `names` entries, the longest of `longest`
-// characters: sets both heights and writes the key across the top of both pictures.
-void plot_key(struct plot *p, size_t names, size_t longest, int body);
+// A figure whose bodies, wide and narrow, take `body` px below a key of `names` entries, the
+// longest of `longest` characters: sets both heights and writes the key across the top of both
+// pictures.
+void plot_key(struct plot *p, size_t names, size_t longest, const int body[2]);
 
 // Whole script of a figure; the caller frees it.
 char *plot_script(const struct plot *p);
