@@ -132,6 +132,37 @@ static bool entry_matches(const struct catalog_entry *entry, const char *normal,
     return false;
 }
 
+// Letters and digits alone, lower case.
+static char *squash(const char *name, struct arena *a) {
+    char *out = arena_strdup(a, name);
+    size_t n = 0;
+    for (const char *p = name; *p; p++)
+        if (isalnum((unsigned char)*p))
+            out[n++] = (char)tolower((unsigned char)*p);
+    out[n] = '\0';
+    return out;
+}
+
+#define COMPLETIONS_MAX 6
+
+// "llama3" begins the names of several entries: those names, or NULL when fewer than two.
+static const char *completions(const char *name, const struct catalog_entry *entries, size_t count,
+                               struct arena *a) {
+    const char *begin = squash(name, a), *text = "";
+    size_t n = 0, length = strlen(begin);
+    for (size_t i = 0; i < count && length > 0; i++) {
+        if (strncmp(squash(entries[i].name, a), begin, length) != 0)
+            continue;
+        if (n < COMPLETIONS_MAX)
+            text = arena_printf(a, "%s%s%s", text, n ? ", " : "", entries[i].name);
+        n++;
+    }
+    if (n < 2)
+        return NULL;
+    return n > COMPLETIONS_MAX ? arena_printf(a, "%s and %zu more", text, n - COMPLETIONS_MAX)
+                               : text;
+}
+
 static bool fail_unknown(enum catalog_kind kind, const char *name,
                          const struct catalog_entry *entries, size_t count, struct arena *a,
                          struct err *e) {
@@ -145,8 +176,12 @@ static bool fail_unknown(enum catalog_kind kind, const char *name,
             names[n++] = entries[i].aliases[k];
     }
     const char *nearest = kinds_nearest(names, n, name);
+    const char *several = completions(name, entries, count, a);
     const char *what = catalog_kind_names[kind];
     int singular = (int)strlen(what) - 1;
+    if (several)
+        return err_set(e, ERR_INPUT, "unknown %.*s \"%s\"; did you mean one of: %s?", singular,
+                       what, name, several);
     if (nearest)
         return err_set(e, ERR_INPUT, "unknown %.*s \"%s\"; did you mean \"%s\"?", singular, what,
                        name, nearest);

@@ -126,6 +126,8 @@ bool cluster_load(const char *spec, struct arena *a, struct cluster *out, struct
     if (stat(spec, &st) == 0 && S_ISREG(st.st_mode))
         return cluster_read(spec, a, out, e);
     size_t n = strlen(spec);
+    if (stat(spec, &st) == 0 && strchr(spec, '/'))
+        return err_set(e, ERR_INPUT, "%s: not a regular file", spec);
     if (strchr(spec, '/') || (n > strlen(".json") && !strcmp(spec + n - strlen(".json"), ".json")))
         return err_set(e, ERR_INPUT, "%s: no such file", spec);
     if (catalog_has(spec, a, &path))
@@ -135,6 +137,8 @@ bool cluster_load(const char *spec, struct arena *a, struct cluster *out, struct
         return true;
     if (catalog_find(CATALOG_CLUSTERS, spec, a, &path, &name_err))
         return cluster_read(path, a, out, e);
+    if (!short_form && catalog_find(CATALOG_GPUS, spec, a, &path, &gpu_err))
+        return err_set(e, ERR_INPUT, "\"%s\" is a GPU; how many of them? such as 8x%s", spec, spec);
     const struct err *said = short_form ? &gpu_err : &name_err;
     return err_set(e, said->kind, "%s", said->text);
 }

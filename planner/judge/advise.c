@@ -125,6 +125,9 @@ static void fill_recommendation(struct advice *v, const struct advise_way *best,
     v->best_way = (size_t)(best - v->ways);
     r->actions[r->action_count++] =
         arena_printf(a, "%s: %s", best->title, plan_options(&best->plan, a));
+    v->precision_hint = plan_precision_hint(v->plans.cluster, &best->plan.recipe, a);
+    if (v->precision_hint)
+        r->actions[r->action_count++] = v->precision_hint;
     for (size_t i = 0; i < v->plans.assumption_count && i < 2; i++)
         if (v->plans.assumptions[i].measure_with)
             r->actions[r->action_count++] = arena_printf(

@@ -63,6 +63,7 @@ struct advice {
     double gib_worth_s; // step saved per GiB of GPU memory, from the next larger card size; NAN
     struct recommendation recommendation;
     const char *sentence;
+    const char *precision_hint; // plan_precision_hint of the best way, or NULL
 };
 
 struct advise_request {

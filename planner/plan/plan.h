@@ -110,5 +110,9 @@ bool plan_all(const struct plan_request *q, struct arena *a, struct plan_set *ou
 struct measured_key plan_measured_key(const struct model *m, const struct cluster *c,
                                       const struct recipe *r);
 
+// What to train with instead where the GPU computes the recipe's bf16 without matrix units; else
+// NULL. The recipe is resolved.
+const char *plan_precision_hint(const struct cluster *c, const struct recipe *r, struct arena *a);
+
 // "zero3 + optimizer nvme + params cpu": how people name a plan.
 char *plan_title(const struct plan *p, struct arena *a);

@@ -13,6 +13,10 @@ static bool offloads(const struct plan *p) {
     return p->recipe.offload_optimizer != OFFLOAD_NONE || p->recipe.offload_param != OFFLOAD_NONE;
 }
 
+static bool uses_nvme(const struct recipe *r) {
+    return r->offload_optimizer == OFFLOAD_NVME || r->offload_param == OFFLOAD_NVME;
+}
+
 // Tokens per second where time is known; without time, fewer bytes on the slowest link is better.
 static double merit(const struct plan *p) {
     if (isfinite(p->time.tokens_per_s_per_gpu))
@@ -43,6 +47,8 @@ static void add_action(struct recommendation *r, const char *text) {
     if (r->action_count < sizeof r->actions / sizeof r->actions[0])
         r->actions[r->action_count++] = text;
 }
+
+#define WORTH_MENTIONING 1.1 // times as fast; less is within what the times are known to
 
 struct knob {
     const char *text;
@@ -87,27 +93,32 @@ static const char *impossible_text(const struct plan_set *s, struct arena *a) {
                         all ? "" : "; others may: see --strategy all");
 }
 
-// The cheapest knob under which any plan of the set fits. Plans without offload go first.
-static bool find_knob(const struct plan_set *s, struct plan_workspace *w, struct arena *a,
-                      const struct knob **knob, size_t *index, struct err *e) {
-    *knob = NULL;
-    for (int with_offload = 0; with_offload < 2; with_offload++)
-        for (size_t k = 0; k < sizeof knobs / sizeof knobs[0]; k++)
-            for (size_t i = 0; i < s->plan_count; i++) {
-                if (s->plans[i].reason || offloads(&s->plans[i]) != (with_offload == 1))
-                    continue;
-                struct recipe r = s->plans[i].recipe;
-                struct plan p;
-                apply_knob(&knobs[k], &r);
-                const struct plan_question q = {s->model, s->cluster, &r, PLAN_TIME_NEVER, w};
-                if (!plan_answer(&q, a, &p, e))
-                    return false;
-                if (p.fits && !p.reason) {
-                    *knob = &knobs[k];
-                    *index = i;
-                    return true;
-                }
-            }
+struct turned {              // a knob under which a plan of the set fits
+    const struct knob *knob; // NULL = none does
+    size_t index;            // of the plan as it was asked for
+    struct plan plan;        // as the knob makes it
+};
+
+// The cheapest knob under which any of the set's plans with, or without, offload fits, and the best
+// of those that do.
+static bool find_knob(const struct plan_set *s, bool offload, struct plan_workspace *w,
+                      struct arena *a, struct turned *out, struct err *e) {
+    *out = (struct turned){.knob = NULL};
+    for (size_t k = 0; k < sizeof knobs / sizeof knobs[0] && !out->knob; k++)
+        for (size_t i = 0; i < s->plan_count; i++) {
+            struct recipe r = s->plans[i].recipe;
+            if (s->plans[i].reason || offloads(&s->plans[i]) != offload)
+                continue;
+            if (out->knob && uses_nvme(&r) && !uses_nvme(&out->plan.recipe))
+                continue; // NVMe is for what the host's memory can't hold
+            struct plan p;
+            apply_knob(&knobs[k], &r);
+            const struct plan_question q = {s->model, s->cluster, &r, PLAN_TIME_IF_FITS, w};
+            if (!plan_answer(&q, a, &p, e))
+                return false;
+            if (p.fits && !p.reason && (!out->knob || better(&p, &out->plan)))
+                *out = (struct turned){.knob = &knobs[k], .index = i, .plan = p};
+        }
     return true;
 }
 
@@ -153,6 +164,15 @@ static void add_options(struct recommendation *r, const struct plan *p, struct a
                    arena_printf(a, "--offload-param %s", offload_names[p->recipe.offload_param]));
 }
 
+const char *plan_precision_hint(const struct cluster *c, const struct recipe *r, struct arena *a) {
+    if (r->compute_dtype != DTYPE_BF16 || compute_peak_dtype(&c->gpu, r) != DTYPE_FP32)
+        return NULL;
+    return arena_printf(a,
+                        "--precision fp16-mixed: %s has no bf16 matrix units, so bf16 is priced "
+                        "at its fp32 rate",
+                        c->gpu.name ? c->gpu.name : "this GPU");
+}
+
 static void recommend_fit(struct plan_set *s, size_t best, struct arena *a) {
     struct recommendation *r = &s->recommendation;
     const struct plan *p = &s->plans[best];
@@ -164,31 +184,48 @@ static void recommend_fit(struct plan_set *s, size_t best, struct arena *a) {
                          ? "; memory is tight (the allocator's upper estimate exceeds the card)"
                          : "");
     add_options(r, p, a);
-    if (p->recipe.compute_dtype == DTYPE_BF16 &&
-        compute_peak_dtype(&s->cluster->gpu, &p->recipe) == DTYPE_FP32)
+    const char *precision = plan_precision_hint(s->cluster, &p->recipe, a);
+    if (precision)
+        add_action(r, precision);
+}
+
+// Offload keeps the recipe as asked; say so when turning a knob instead would be faster.
+static bool mention_knob(struct plan_set *s, struct plan_workspace *w, struct arena *a,
+                         struct err *e) {
+    struct recommendation *r = &s->recommendation;
+    struct turned t;
+    if (r->choice != CHOICE_OFFLOAD)
+        return true;
+    if (!find_knob(s, false, w, a, &t, e))
+        return false;
+    double gain = t.knob ? t.plan.time.tokens_per_s_per_gpu /
+                               s->plans[r->plan_index].time.tokens_per_s_per_gpu
+                         : NAN;
+    if (gain > WORTH_MENTIONING)
         add_action(r, arena_printf(a,
-                                   "--precision fp16-mixed: %s has no bf16 matrix units, so bf16 "
-                                   "is priced at its fp32 rate",
-                                   s->cluster->gpu.name ? s->cluster->gpu.name : "this GPU"));
+                                   "or, without offload, --strategy %s %s: %.0f tokens/s per GPU, "
+                                   "%.1f times as fast",
+                                   strategy_text(&t.plan.recipe, a), t.knob->text,
+                                   t.plan.time.tokens_per_s_per_gpu, gain));
+    return true;
 }
 
 static bool recommend_change(struct plan_set *s, struct plan_workspace *w, struct arena *a,
                              struct err *e) {
     struct recommendation *r = &s->recommendation;
-    const struct knob *knob;
-    size_t index = 0;
+    struct turned t;
     uint64_t gpus;
-    if (!find_knob(s, w, a, &knob, &index, e))
+    if (!find_knob(s, false, w, a, &t, e) || (!t.knob && !find_knob(s, true, w, a, &t, e)))
         return false;
-    if (knob) {
-        *r = (struct recommendation){.plan_index = index, .choice = CHOICE_CHANGE_KNOBS};
-        r->reason = arena_printf(a, "nothing fits as asked; %s fits with %s",
-                                 plan_title(&s->plans[index], a), knob->text);
-        add_options(r, &s->plans[index], a);
-        add_action(r, knob->text);
+    if (t.knob) {
+        *r = (struct recommendation){.plan_index = t.index, .choice = CHOICE_CHANGE_KNOBS};
+        r->reason = arena_printf(a, "nothing fits as asked; with %s, %s is %s", t.knob->text,
+                                 plan_title(&t.plan, a), speed_text(&t.plan, a));
+        add_options(r, &s->plans[t.index], a);
+        add_action(r, t.knob->text);
         return true;
     }
-    index = fewest_gpus(s, &gpus);
+    size_t index = fewest_gpus(s, &gpus);
     if (index != SIZE_MAX) {
         *r = (struct recommendation){.plan_index = index, .choice = CHOICE_MORE_GPUS};
         r->reason = arena_printf(a, "nothing fits on %llu GPUs; %s needs at least %llu",
@@ -208,7 +245,7 @@ bool recommend(struct plan_set *s, struct plan_workspace *w, struct arena *a, st
     s->recommendation = (struct recommendation){0};
     if (best != SIZE_MAX) {
         recommend_fit(s, best, a);
-        return true;
+        return mention_knob(s, w, a, e);
     }
     return recommend_change(s, w, a, e);
 }

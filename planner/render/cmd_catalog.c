@@ -150,10 +150,13 @@ static int run(struct cli *cli, int argc, char **argv) {
     struct import_request o = {0};
     if (!cli_parse(cli, &catalog_command_options, argc, argv, &o))
         return cli->status;
-    const char *verb = cli->rest.count ? cli->rest.items[0] : "";
+    const char *verb = cli->rest.count ? cli->rest.items[0] : "list";
+    enum catalog_kind kind;
     bool ok = false;
     if (strcmp(verb, "list") == 0)
         ok = list(cli);
+    else if (kind_of(verb, &kind))
+        ok = list_kind(cli, kind);
     else if (strcmp(verb, "show") == 0)
         ok = show(cli);
     else if (strcmp(verb, "import") == 0) {
@@ -161,7 +164,8 @@ static int run(struct cli *cli, int argc, char **argv) {
         ok = catalog_import(cli, &o);
     } else
         err_set(&cli->err, ERR_USAGE,
-                "catalog takes list, show or import; see shardplan catalog --help");
+                "catalog takes list, show, import, models, gpus or clusters; see shardplan catalog "
+                "--help");
     return ok ? EXIT_YES : cli_fail(cli);
 }
 

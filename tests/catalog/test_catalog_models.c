@@ -160,6 +160,10 @@ static void aliases_resolve_to_one_model(void **state) {
     assert_false(catalog_find(CATALOG_MODELS, "lama-3-8b", a, &path, &e));
     assert_int_equal(e.kind, ERR_INPUT);
     assert_string_equal(e.text, "unknown model \"lama-3-8b\"; did you mean \"llama-3-8b\"?");
+    err_clear(&e);
+    assert_false(catalog_find(CATALOG_MODELS, "mixtral8x", a, &path, &e));
+    assert_string_equal(
+        e.text, "unknown model \"mixtral8x\"; did you mean one of: mixtral-8x22b, mixtral-8x7b?");
     arena_destroy(a);
 }
 

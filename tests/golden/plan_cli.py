@@ -3,6 +3,7 @@
 """The plan command as a user sees it: the seed's rule, sums, exit statuses, messages, streams."""
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -166,6 +167,33 @@ class Surface(unittest.TestCase):
         one, done = plan("llama-3-70b", "dgx-a100", "--strategy", "ddp")
         self.assertEqual((one["recommendation"]["choice"], done.returncode), ("impossible", 1))
         self.assertIn("--strategy all", one["recommendation"]["reason"])
+
+    def test_knob_beside_offload(self):
+        """What is said of turning a knob instead is what plan says when asked for it."""
+        result, _ = plan("llama-2-7b", "8xV100-32GB", "--precision", "fp16-mixed")
+        self.assertEqual(result["recommendation"]["choice"], "offload")
+        said = [re.match(r"or, without offload, (.*): (\d+) tokens/s per GPU, (.*) times", text)
+                for text in result["recommendation"]["actions"]]
+        options, tokens, times = next(m for m in said if m).groups()
+        best = result["plans"][result["recommendation"]["plan_index"]]["time"]["tokens_per_s_per_gpu"]
+        other = plan("llama-2-7b", "8xV100-32GB", "--precision", "fp16-mixed", *options.split())[0]
+        rate = other["plans"][0]["time"]["tokens_per_s_per_gpu"]
+        self.assertTrue(other["plans"][0]["fits"])
+        self.assertEqual(float(tokens), round(rate))
+        self.assertAlmostEqual(float(times), rate / best, delta=0.06)
+
+    def test_knob_takes_the_fastest(self):
+        result, _ = plan("llama-2-7b", "8xA100-40GB", "-b", "8")
+        self.assertEqual(result["recommendation"]["choice"], "change_knobs")
+        rates = [p["time"]["tokens_per_s_per_gpu"]
+                 for p in plan("llama-2-7b", "8xA100-40GB", "-b", "8", "--recompute", "full")[0]["plans"]
+                 if p["fits"]]
+        self.assertIn("with --recompute full, ", result["recommendation"]["reason"])
+        self.assertIn(f"{max(rates):.0f} tokens/s", result["recommendation"]["reason"])
+
+    def test_precision_hint(self):
+        result = json.loads(run("advise", "llama-2-7b", "8xV100-32GB", "--json", "-", "--quiet").stdout)
+        self.assertTrue(any(text.startswith("--precision fp16-mixed") for text in result["recommendation"]["actions"]))
 
     def test_a_missing_peak_is_a_reason_not_a_crash(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -218,6 +218,15 @@ static void unknown_names(void **state) {
     assert_false(cluster_load("./none.json", a, &c, &e));
     assert_string_equal(e.text, "./none.json: no such file");
     err_clear(&e);
+    assert_false(cluster_load("/dev/null", a, &c, &e));
+    assert_string_equal(e.text, "/dev/null: not a regular file");
+    err_clear(&e);
+    assert_false(cluster_load("h100", a, &c, &e));
+    assert_string_equal(e.text, "\"h100\" is a GPU; how many of them? such as 8xh100");
+    err_clear(&e);
+    assert_false(cluster_load("dgx-", a, &c, &e));
+    assert_non_null(strstr(e.text, "did you mean one of: dgx-2, dgx-a100, "));
+    err_clear(&e);
     assert_false(gpu_load("h1000", a, &g, &e));
     assert_int_equal(e.kind, ERR_INPUT);
     arena_destroy(a);
