@@ -41,7 +41,7 @@ static double bucket_at(const struct walk *w, double done) {
     bool stands = done > 0 && !recipe_is_fsdp1(r); // FSDP1 drops it within its own hook
     double reducing = stands ? w->reduce : 0;
     if (r->replica_group > 1 && recipe_is_fsdp2(r) && p->reduce_bytes != p->parameter_bytes)
-        reducing += done * w->reduce / p->sizes.shard_degree;
+        reducing += done * p->reduce_bytes * p->sizes.block_reduced * p->sizes.trainable_fraction;
     return waiting + reducing;
 }
 
@@ -50,8 +50,8 @@ static struct memory_moment block_start(const struct walk *w, double done) {
                               .bucket = bucket_at(w, done) + w->first};
     const struct memory_parts *p = w->p;
     double left = (w->blocks - done) / w->blocks;
-    double trained = p->sizes.block * p->sizes.trainable_fraction;
-    double reduced = p->parameter_bytes * trained * done / p->sizes.shard_degree;
+    double trained = p->sizes.block_reduced * p->sizes.trainable_fraction;
+    double reduced = p->parameter_bytes * trained * done;
     t.grads = fmax(w->in->gradients_before, fmin(reduced, p->states[MEMORY_GRADS]));
     t.activations = w->in->kept * left + w->in->working;
     t.side = (recipe_is_fsdp1(p->recipe) ? t.gather : (left * w->blocks > 1 ? w->gathered : 0)) +

@@ -20,11 +20,13 @@ struct memory_sizes {
     double block, root;             // one wrapped unit; everything outside the wrapped units
     double root_shard;              // stored by this rank of the units that stay gathered
     double block_largest;           // largest tensor of a wrapped unit
+    double block_reduced;           // stored by this rank of a wrapped unit, without padding
     double table, head;             // embedding table and output head inside root
     double largest_parameter;
     double trainable_fraction;
     double flat;   // ZeRO-1/2: the padded flat group
-    double expert; // of trainable: experts of this rank, which world/ep ranks share
+    double expert; // of trainable: experts of this rank, which shard/ep ranks share (DDP: world/ep)
+    double expert_sharded; // FSDP2: of sharded, experts under expert parallelism
 };
 
 struct memory_phase_double {
@@ -68,6 +70,9 @@ double memory_moment_total(const struct memory_moment *t);
 struct memory_moment memory_fsdp_backward(const struct memory_parts *p,
                                           const struct memory_backward *in);
 bool memory_sizes_fill(struct memory_parts *p, struct err *e);
+// Elements that one of `shards` ranks stores of a block's experts of one name, under expert
+// parallelism with FSDP2; docs/method.md §model-parallel.
+double memory_expert_shard(const struct tensor *t, const struct recipe *r, double shards);
 void memory_states_fill(struct memory_parts *p);
 void memory_phases_fill(struct memory_parts *p);
 void memory_host_fill(const struct memory_parts *p, struct memory_host *out);

@@ -33,7 +33,22 @@ static double fsdp1_flat(const struct model_unit *u, const struct recipe *r) {
     return flat;
 }
 
+// torchtitan's GroupedExperts: E/ep experts of a name are one parameter, cut over the shards/ep
+// ranks that hold the same ones by expert, or by row where there are more ranks than experts.
+double memory_expert_shard(const struct tensor *t, const struct recipe *r, double shards) {
+    double ep = (double)r->ep, local = (double)t->count / ep, ranks = shards / ep;
+    if (shards <= (double)t->count)
+        return ceil_div(local, ranks) * tensor_elements(t);
+    return local * ceil_div((double)t->rows, ranks) * (double)t->cols;
+}
+
+static bool is_grouped(const struct tensor *t, const struct recipe *r) {
+    return r->ep > 1 && recipe_is_fsdp2(r) && t->role == TENSOR_EXPERT;
+}
+
 static double tensor_shard(const struct tensor *t, const struct recipe *r, double shards) {
+    if (is_grouped(t, r))
+        return memory_expert_shard(t, r, shards);
     double one = recipe_is_fsdp2(r) ? fsdp2_shard(t, shards) : ceil_div(tensor_elements(t), shards);
     return one * (double)t->count;
 }
@@ -109,10 +124,10 @@ static void wrap_units(struct memory_sizes *s, const struct model *m, const stru
 }
 
 static void scale(struct memory_sizes *s, double by) {
-    double *const all[] = {&s->trainable,      &s->frozen,       &s->sharded,
-                           &s->sharded_frozen, &s->block,        &s->root,
-                           &s->table,          &s->head,         &s->largest_parameter,
-                           &s->root_shard,     &s->block_largest};
+    double *const all[] = {&s->trainable,      &s->frozen,        &s->sharded,
+                           &s->sharded_frozen, &s->block,         &s->root,
+                           &s->table,          &s->head,          &s->largest_parameter,
+                           &s->root_shard,     &s->block_largest, &s->block_reduced};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         *all[i] *= by;
 }
@@ -130,6 +145,21 @@ static void fill_owned(struct memory_sizes *s, const struct recipe *r) {
     s->owned = (s->flat + s->expert * ((double)r->ep - 1)) / n;
 }
 
+// Experts of a name are one tensor, stored by fewer ranks.
+static void add_grouped(struct memory_sizes *s, const struct model *m, const struct recipe *r) {
+    for (size_t i = 0; i < m->unit_count; i++)
+        for (size_t k = 0; k < m->units[i].tensor_count; k++) {
+            const struct tensor *t = &m->units[i].tensors[k];
+            if (!is_grouped(t, r))
+                continue;
+            double whole = tensor_elements(t) * (double)(t->count / r->ep);
+            s->block_largest = max2(s->block_largest, whole);
+            s->largest_parameter = max2(s->largest_parameter, whole);
+            s->expert_sharded +=
+                (double)m->units[i].repeat * memory_expert_shard(t, r, s->shard_degree);
+        }
+}
+
 // Experts that live on other ranks. docs/method.md §model-parallel.
 static void leave_experts(struct memory_sizes *s, const struct model *m, const struct recipe *r) {
     double all = 0, block = 0;
@@ -143,8 +173,11 @@ static void leave_experts(struct memory_sizes *s, const struct model *m, const s
     double away = 1 - 1 / (double)r->ep;
     s->expert = all / (double)r->ep;
     s->trainable -= all * away;
-    s->sharded -= all * away;
     s->block -= block * away;
+    if (recipe_is_fsdp2(r)) // which cuts what is left over the fewer ranks that share it
+        add_grouped(s, m, r);
+    else
+        s->sharded -= all * away;
 }
 
 bool memory_sizes_fill(struct memory_parts *p, struct err *e) {
@@ -169,6 +202,7 @@ bool memory_sizes_fill(struct memory_parts *p, struct err *e) {
         s.sharded_frozen = base * (1 - share);
     }
     wrap_units(&s, m, r);
+    s.block_reduced = s.block / s.shard_degree;
     leave_experts(&s, m, r);
     scale(&s, 1 / model_parallel);
     fill_owned(&s, r);

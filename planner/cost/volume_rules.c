@@ -59,7 +59,7 @@ static void put(struct volume_parts *v, struct volume_entry t, const char *phase
 static void add(struct volume_parts *v, struct volume_entry t, const char *phase, const char *what,
                 enum collective c) {
     const struct memory_sizes *s = &v->memory.sizes;
-    if (v->memory.recipe->ep <= 1 || t.group != GROUP_WORLD) {
+    if (v->memory.recipe->ep <= 1 || t.group != GROUP_WORLD || s->expert_sharded > 0) {
         put(v, t, phase, what, c);
         return;
     }
@@ -404,11 +404,35 @@ static bool gathers_once(const struct recipe *r) {
            r->strategy == STRATEGY_FSDP2_NORESHARD;
 }
 
+static double mixtures(const struct memory_parts *p) {
+    double sum = 0;
+    for (size_t i = 0; i < p->model->unit_count; i++)
+        if (p->model->units[i].moe)
+            sum += (double)p->model->units[i].repeat;
+    return sum;
+}
+
+// FSDP2 shards a mixture's experts over the ranks that hold the same ones, in calls of their own:
+// `each` bytes per element of the padded shards, `times` over.
+static void add_experts(struct volume_parts *v, struct volume_entry t, double times, double each) {
+    const struct memory_parts *p = &v->memory;
+    double ep = (double)p->recipe->ep, ranks = p->sizes.shard_degree / ep;
+    if (ep <= 1 || ranks <= 1)
+        return;
+    t.group = GROUP_REPLICA;
+    t.group_size = ranks;
+    t.ranks_per_node = fmax(1, fmin(ranks, floor(v->local_ranks / ep)));
+    t.count = times * mixtures(p);
+    t.payload_bytes = times * each * ranks * p->sizes.expert_sharded;
+    volume_add(v, &t);
+}
+
 // Bytes of one pass of gathers: the padded shards of every rank.
 static double pass_bytes(const struct memory_parts *p) {
     const struct memory_sizes *s = &p->sizes;
     double frozen = p->recipe->base_4bit ? p->frozen_bytes : p->gather_bytes;
-    return s->shard_degree * (p->gather_bytes * s->sharded + frozen * s->sharded_frozen);
+    return s->shard_degree *
+           (p->gather_bytes * (s->sharded - s->expert_sharded) + frozen * s->sharded_frozen);
 }
 
 // Share of a pass that stays gathered from forward to backward.
@@ -416,7 +440,7 @@ double volume_root_share(const struct memory_parts *p) {
     const struct memory_sizes *s = &p->sizes;
     if (p->recipe->reshard_root || p->recipe->wrap == WRAP_MODEL)
         return 0;
-    return s->root_shard / (s->sharded + s->sharded_frozen);
+    return s->root_shard / (s->sharded - s->expert_sharded + s->sharded_frozen);
 }
 
 static void fsdp_gathers(struct volume_parts *v) {
@@ -430,8 +454,15 @@ static void fsdp_gathers(struct volume_parts *v) {
     t.count = passes * units;
     t.payload_bytes = passes * pass_bytes(p);
     add(v, t, "forward", "parameters", COLLECTIVE_ALL_GATHER);
+    struct volume_entry x = {.phase = "forward",
+                             .what = "parameters of experts",
+                             .collective = COLLECTIVE_ALL_GATHER,
+                             .dtype = t.dtype};
+    add_experts(v, x, passes, p->gather_bytes);
     if (gathers_once(r))
         return;
+    x.phase = "backward";
+    add_experts(v, x, passes, p->gather_bytes);
     double root = volume_root_share(p);
     if (r->strategy == STRATEGY_FSDP2_RESHARD) {
         t.group = GROUP_SHARD;
@@ -449,10 +480,17 @@ static void fsdp_gradients(struct volume_parts *v) {
     struct volume_entry t = shard_entry(v);
     t.dtype = r->reduce_dtype;
     t.count = v->syncs * volume_units(p);
-    t.payload_bytes = v->syncs * p->reduce_bytes * p->sizes.sharded * p->sizes.shard_degree;
+    t.payload_bytes = v->syncs * p->reduce_bytes * p->sizes.shard_degree *
+                      (p->sizes.sharded - p->sizes.expert_sharded);
     add(v, t, "backward", "gradients", COLLECTIVE_REDUCE_SCATTER);
+    add_experts(v,
+                (struct volume_entry){.phase = "backward",
+                                      .what = "gradients of experts",
+                                      .collective = COLLECTIVE_REDUCE_SCATTER,
+                                      .dtype = t.dtype},
+                v->syncs, p->reduce_bytes);
     if (r->replica_group > 1) {
-        double count = t.count;
+        double count = t.count + (r->ep > 1 ? v->syncs * mixtures(p) : 0);
         t = replica_entry(v);
         t.dtype = r->reduce_dtype;
         t.count = count;
@@ -460,7 +498,7 @@ static void fsdp_gradients(struct volume_parts *v) {
         add(v, t, "backward", "gradient shards", COLLECTIVE_ALL_REDUCE);
     }
     if (r->clip > 0)
-        norms(v, 1);
+        norms(v, r->ep > 1 ? 2 : 1); // torchtitan sums the experts' apart
 }
 
 void volume_torch(struct volume_parts *v) {

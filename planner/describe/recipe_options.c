@@ -79,7 +79,7 @@ const struct opt recipe_options[] = {
     {"pp", 0, OPT_COUNT, Q(pp), "N", 1, MANY, NULL, "1", "pipeline stages (an estimate)", RECIPE,
      G(pp)},
     {"ep", 0, OPT_COUNT, Q(ep), "N", 1, MANY, NULL, "1",
-     "expert-parallel size of a mixture (ddp, zero1, zero2)", RECIPE, G(ep)},
+     "expert-parallel size of a mixture (ddp, zero1, zero2, fsdp2, hsdp)", RECIPE, G(ep)},
     {"clip", 0, OPT_DOUBLE, Q(clip), "X", 0, MANY, NULL, "1",
      "gradient norm limit; 0 turns clipping off", RECIPE, G(clip)},
     {"lora-rank", 0, OPT_COUNT, Q(lora_rank), "N", 1, MANY, NULL, NULL,

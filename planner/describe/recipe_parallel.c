@@ -59,6 +59,31 @@ static bool check_together(const struct recipe *r, struct err *e) {
     return true;
 }
 
+// Who trains experts in parallel, and what the others say.
+static bool expert_strategy(const struct recipe *r, struct err *e) {
+    switch (r->strategy) {
+    case STRATEGY_DDP: // Megatron core
+    case STRATEGY_ZERO1:
+    case STRATEGY_ZERO2: // DeepSpeed-MoE
+    case STRATEGY_FSDP2:
+    case STRATEGY_FSDP2_NORESHARD:
+    case STRATEGY_HSDP: // torchtitan
+        return true;
+    case STRATEGY_FSDP2_RESHARD:
+        return refuse(e, "--ep", r->ep, "torchtitan reshards blocks fully or not at all");
+    case STRATEGY_ZERO3:
+    case STRATEGY_ZEROPP:
+    case STRATEGY_MICS:
+        return refuse(
+            e, "--ep", r->ep,
+            "DeepSpeed refuses its MoE layer with ZeRO stage 3 (engine.py: \"Use AutoEP or "
+            "choose ZeRO stage 1/2\"), and AutoEP is not modelled; use zero2 or fsdp2");
+    default:
+        return refuse(e, "--ep", r->ep,
+                      "FSDP1 has no mesh for experts; torchtitan shards them with fsdp2");
+    }
+}
+
 static bool check_experts(const struct recipe *r, const struct model *m, uint64_t world,
                           struct err *e) {
     uint64_t n = r->ep;
@@ -68,16 +93,16 @@ static bool check_experts(const struct recipe *r, const struct model *m, uint64_
         return err_set(e, ERR_USAGE,
                        "--ep %llu: must divide the %llu experts and the %llu data-parallel GPUs",
                        ULL(n), ULL(m->experts), ULL(world));
-    if (r->strategy != STRATEGY_DDP && r->strategy != STRATEGY_ZERO1 &&
-        r->strategy != STRATEGY_ZERO2)
-        return refuse(e, "--ep", n,
-                      "modelled with ddp, zero1 and zero2, as DeepSpeed-MoE and Megatron run it");
+    if (!expert_strategy(r, e))
+        return false;
     if (ways_of(r) > 1)
         return refuse(e, "--ep", n, "not modelled beside --tp, --cp or --pp");
     if (r->lora_rank > 0 || r->frozen_fraction > 0)
         return refuse(e, "--ep", n, "not modelled with frozen weights");
-    if (r->offload_optimizer != OFFLOAD_NONE)
+    if (r->offload_optimizer != OFFLOAD_NONE || r->offload_param != OFFLOAD_NONE)
         return refuse(e, "--ep", n, "not modelled with offload");
+    if (recipe_is_fsdp2(r) && r->wrap != WRAP_BLOCK)
+        return refuse(e, "--ep", n, "torchtitan wraps blocks and their experts: use --wrap block");
     if (r->optimizer == OPTIMIZER_MUON || r->optimizer == OPTIMIZER_ADAFACTOR)
         return refuse(e, "--ep", n, "not modelled with Muon and Adafactor");
     return true;
@@ -93,10 +118,17 @@ bool recipe_check_parallel(const struct recipe *r, const struct model *m, const 
     return r->ep == 1 || check_experts(r, m, gpus / ways_of(r), e);
 }
 
-// Ring attention gives every rank an early and a late piece, so that causal work is even.
+// What depends on the resolved groups and sequence. Ring attention gives every rank an early and a
+// late piece, so that causal work is even.
 bool recipe_check_context(const struct recipe *r, struct err *e) {
     if (r->cp > 1 && r->seq % (2 * r->cp) != 0)
         return err_set(e, ERR_USAGE, "--cp %llu: a sequence of %llu does not divide into %llu",
                        ULL(r->cp), ULL(r->seq), ULL(2 * r->cp));
+    if (r->ep > 1 && recipe_is_fsdp2(r) && r->shard_group % r->ep != 0)
+        return err_set(
+            e, ERR_USAGE,
+            "--ep %llu: must divide the shard group of %llu GPUs, which a block's experts "
+            "and its other parameters share",
+            ULL(r->ep), ULL(r->shard_group));
     return true;
 }

@@ -431,8 +431,12 @@ static uint32_t exchange(struct step_builder *b, uint32_t unit, bool backward) {
         c.group = GROUP_EXPERT;
         c.size = r->ep;
         c.payload_bytes = k->tensor_bytes * (double)b->model->experts_per_token;
-        for (int i = 0; i < calls; i++)
+        // torchtitan's host asks how many tokens come before it sends them; backward remembers.
+        bool asks = recipe_is_fsdp2(r) && (!backward || calls > 2);
+        for (int i = 0; i < calls; i++) {
+            c.host_blocking = asks && i == 0;
             c.dep = step_collective(b, &c);
+        }
     }
     return c.dep;
 }

@@ -30,6 +30,7 @@ struct step_unit {
 // Units whose parameters travel together.
 struct step_group {
     double elements, trainable;
+    double experts; // of them, routed experts under expert parallelism
     double gather_bytes, stored_bytes;
     uint32_t first, last; // units
     bool root;
@@ -200,6 +201,8 @@ double step_nvme_share(const struct step_builder *b);
 uint32_t step_adam(struct step_builder *b, double elements, uint32_t dep, bool wait);
 // SuperOffload steps sub-groups during backward: only without clipping.
 bool step_adam_in_backward(const struct recipe *r);
+// This rank's share of so much, `experts` of it shared by fewer ranks.
+double step_share(const struct step_builder *b, double all, double experts);
 // Trainable elements this rank's optimizer holds.
 double step_held_elements(const struct step_builder *b);
 // Clipping, optimizer on GPU or host, updated parameters.

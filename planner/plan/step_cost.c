@@ -48,13 +48,27 @@ static void class_activations(struct step_builder *b, struct step_unit_class *k)
 static double class_elements(const struct step_builder *b, const struct model_unit *u) {
     double sum = 0, shards = (double)b->shard;
     if (!recipe_is_fsdp2(b->recipe))
-        return (double)u->parameters / (double)b->recipe->tp;
+        return ((double)u->parameters - (b->recipe->ep > 1 ? volume_unit_experts(u) : 0)) /
+               (double)b->recipe->tp;
     for (size_t i = 0; i < u->tensor_count; i++) {
         const struct tensor *t = &u->tensors[i];
+        if (b->recipe->ep > 1 && t->role == TENSOR_EXPERT)
+            continue;
         double rows = ceil((double)t->rows / shards) * shards;
         sum += rows * (double)(t->cols ? t->cols : 1) * (double)(t->count ? t->count : 1);
     }
     return sum / (double)b->recipe->tp;
+}
+
+// Experts that this rank computes with, as FSDP2 gathers them or as DDP and ZeRO keep them.
+static double class_experts(const struct step_builder *b, const struct model_unit *u) {
+    double sum = 0, ep = (double)b->recipe->ep, shards = (double)b->shard;
+    if (!recipe_is_fsdp2(b->recipe))
+        return volume_unit_experts(u) / ep;
+    for (size_t i = 0; i < u->tensor_count; i++)
+        if (u->tensors[i].role == TENSOR_EXPERT)
+            sum += memory_expert_shard(&u->tensors[i], b->recipe, shards) * shards / ep;
+    return sum;
 }
 
 // A LoRA base stays in 16 bits, or 4 bits and gathered so, beside its adapters.
@@ -93,9 +107,8 @@ static void init_classes(struct step_builder *b) {
         scale_unit_cost(&k->backward, b->scale.compute);
         k->elements = class_elements(b, k->unit);
         if (r->ep > 1) {
-            double all = volume_unit_experts(k->unit);
-            k->experts = all / (double)r->ep;
-            k->elements -= all - k->experts;
+            k->experts = class_experts(b, k->unit);
+            k->elements += k->experts;
         }
         k->trainable = class_trainable(b, k);
         class_bytes(b, k);
@@ -138,6 +151,7 @@ static void join(struct step_builder *b, uint32_t unit, uint32_t group) {
     g->last = unit;
     g->elements += k->elements;
     g->trainable += k->trainable;
+    g->experts += k->experts;
     g->gather_bytes += k->gather_bytes;
     g->stored_bytes += k->stored_bytes;
     b->units[unit].group = group;

@@ -28,6 +28,26 @@ static double gathered_bytes(const struct fsdp2 *f, uint32_t group) {
     return f->b->groups[group].gather_bytes;
 }
 
+// The collective of a group's dense parameters, then that of its experts, which expert parallelism
+// leaves to fewer ranks: ep consecutive ones hold all of them (torchtitan's mesh "efsdp").
+static uint32_t both_collectives(struct fsdp2 *f, struct step_collective c, double expert_bytes) {
+    struct step_builder *b = f->b;
+    c.payload_bytes -= expert_bytes;
+    c.dep = step_collective(b, &c);
+    uint64_t ranks = c.size / b->recipe->ep;
+    if (expert_bytes <= 0 || ranks <= 1)
+        return c.dep;
+    c.group = GROUP_REPLICA;
+    c.size = ranks;
+    c.stride = b->recipe->ep;
+    c.payload_bytes = expert_bytes;
+    return step_collective(b, &c);
+}
+
+static double group_hooks(const struct fsdp2 *f, uint32_t group) {
+    return f->b->groups[group].experts > 0 ? 2 : 1; // experts are a module of their own
+}
+
 static bool offloads(const struct fsdp2 *f) {
     return f->b->recipe->offload_param == OFFLOAD_CPU;
 }
@@ -46,8 +66,8 @@ static void issue_gather(struct fsdp2 *f, uint32_t group, bool backward) {
     const struct recipe *r = b->recipe;
     const struct step_group *g = &b->groups[group];
     uint64_t size = b->shard;
-    double own_bytes = g->gather_bytes / (double)b->shard;
-    double stored_bytes = g->stored_bytes / (double)b->shard;
+    double own_bytes = step_share(b, g->gather_bytes, g->experts * b->sizes.gather);
+    double stored_bytes = step_share(b, g->stored_bytes, g->experts * b->sizes.param);
     bool clone = backward && r->strategy == STRATEGY_FSDP2_RESHARD && !g->root;
     if (clone) { // of the gathered parameters, kept on the GPU since forward
         size = r->reshard_group;
@@ -76,7 +96,7 @@ static void issue_gather(struct fsdp2 *f, uint32_t group, bool backward) {
         step_release(b, f->held_bytes);
         f->held_bytes = gathered_bytes(f, group);
     }
-    f->groups[group].gather = step_collective(b, &c);
+    f->groups[group].gather = both_collectives(f, c, g->experts * b->sizes.gather);
 }
 
 static uint32_t copy_out(struct fsdp2 *f, uint32_t group, bool backward) {
@@ -95,12 +115,13 @@ static void unshard_forward(struct fsdp2 *f, uint32_t group) {
     struct step_builder *b = f->b;
     if (f->groups[group].unsharded)
         return;
-    b->hook_s += hook_forward_s;
+    b->hook_s += hook_forward_s * group_hooks(f, group);
     if (f->groups[group].gather == SIM_NONE)
         issue_gather(f, group, false);
     step_stream_wait(b, STREAM_COPY, f->held);
     f->held = copy_out(f, group, false);
-    if (b->recipe->forward_prefetch && group + 1 < b->group_count && !b->groups[group].root)
+    bool ahead = b->recipe->forward_prefetch || b->recipe->ep > 1; // torchtitan asks for it then
+    if (ahead && group + 1 < b->group_count && !b->groups[group].root)
         issue_gather(f, group + 1, false);
 }
 
@@ -126,7 +147,7 @@ static void forward(struct fsdp2 *f) {
 
 static void unshard_backward(struct fsdp2 *f, uint32_t group) {
     struct step_builder *b = f->b;
-    b->hook_s += hook_backward_s;
+    b->hook_s += hook_backward_s * group_hooks(f, group);
     if (f->groups[group].unsharded)
         return;
     if (f->groups[group].gather == SIM_NONE)
@@ -198,9 +219,9 @@ static void post_backward(struct fsdp2 *f, uint32_t group, bool first_micro) {
                                 .unit = g->first,
                                 .dep = copied};
     step_release(b, g->trainable * b->sizes.reduce);
-    step_keep_gradients(b, g->trainable / (double)b->shard * b->sizes.param,
-                        b->trainable / (double)b->shard * b->sizes.param);
-    c.dep = f->final = f->last_reduce = step_collective(b, &c);
+    step_keep_gradients(b, step_share(b, g->trainable, g->experts) * b->sizes.param,
+                        step_share(b, b->trainable, b->experts) * b->sizes.param);
+    c.dep = f->final = f->last_reduce = both_collectives(f, c, g->experts * b->sizes.reduce);
     if (b->replicas > 1) {
         c.op = OP_REPLICA_REDUCE;
         c.stream = STREAM_REPLICA;
@@ -208,8 +229,11 @@ static void post_backward(struct fsdp2 *f, uint32_t group, bool first_micro) {
         c.group = GROUP_REPLICA;
         c.size = b->replicas;
         c.stride = b->shard * b->recipe->tp;
-        c.payload_bytes /= (double)b->shard;
-        f->final = step_collective(b, &c);
+        c.payload_bytes = step_share(b, g->trainable - g->experts, 0) * b->sizes.reduce;
+        c.dep = f->final = step_collective(b, &c);
+        c.payload_bytes = step_share(b, g->experts, g->experts) * b->sizes.reduce;
+        if (g->experts > 0)
+            f->final = step_collective(b, &c);
     }
     if (offloads(f))
         gradients_to_host(f, g, first_micro);

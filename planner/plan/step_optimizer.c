@@ -18,11 +18,15 @@ static bool on_host(const struct recipe *r) {
            (!recipe_is_deepspeed(r) && r->offload_param == OFFLOAD_CPU);
 }
 
+// Experts are spread over shard/ep ranks, each of which holds 1/ep of them.
+double step_share(const struct step_builder *b, double all, double experts) {
+    return (all + experts * ((double)b->recipe->ep - 1)) / (double)b->shard;
+}
+
 double step_held_elements(const struct step_builder *b) {
     if (b->shard <= 1)
         return b->trainable;
-    // Experts are spread over shard/ep ranks, each of which holds 1/ep of them.
-    return (b->trainable + b->experts * ((double)b->recipe->ep - 1)) / (double)b->shard;
+    return step_share(b, b->trainable, b->experts);
 }
 
 static uint64_t sub_groups(const struct step_builder *b) {
@@ -41,6 +45,8 @@ static void reduce_norm(struct step_builder *b) {
     uint64_t count = recipe_is_stage3(r) ? sub_groups(b) : 1;
     if (recipe_is_deepspeed(r) && !recipe_is_stage3(r))
         count++; // the overflow check
+    if (recipe_is_fsdp2(r) && r->ep > 1)
+        count++; // torchtitan sums the experts' apart
     struct step_collective c = {.op = OP_NORM_REDUCE,
                                 .stream = STREAM_COLLECTIVE,
                                 .collective = COLLECTIVE_ALL_REDUCE,

@@ -78,11 +78,11 @@ static bool one_recipe(struct cli *cli, struct emit_options *o, enum config_kind
 
 // Only torchtitan's file has words for model parallelism.
 static bool can_say(const struct recipe *r, enum config_kind kind, struct err *e) {
-    if (r->tp * r->cp * r->pp * r->ep == 1 || (kind == CONFIG_TORCHTITAN && r->ep == 1))
+    if (r->tp * r->cp * r->pp * r->ep == 1 || kind == CONFIG_TORCHTITAN)
         return true;
     return err_set(e, ERR_USAGE,
                    "emit: this configuration has no words for --tp, --cp, --pp or --ep; the "
-                   "torchtitan form has, but for --ep");
+                   "torchtitan form has");
 }
 
 static bool emit(struct cli *cli, struct emit_options *o) {

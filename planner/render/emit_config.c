@@ -287,7 +287,10 @@ static void put_titan_parallelism(struct text *t, const struct recipe *r) {
                                                 : "default");
     put(t, "tensor_parallel_degree = %llu", (unsigned long long)r->tp);
     put(t, "context_parallel_degree = %llu", (unsigned long long)r->cp);
-    put(t, "pipeline_parallel_degree = %llu\n", (unsigned long long)r->pp);
+    put(t, "pipeline_parallel_degree = %llu", (unsigned long long)r->pp);
+    if (r->ep > 1)
+        put(t, "expert_parallel_degree = %llu", (unsigned long long)r->ep);
+    put(t, "%s", "");
 }
 
 static char *torchtitan_text(const struct emit_config *q) {

@@ -193,6 +193,69 @@ static void experts(void **state) {
     arena_destroy(f.arena);
 }
 
+// torchtitan: dense parameters over 16 GPUs, a rank's one expert in each of 32 blocks over the two
+// GPUs that hold the same; the router's 8 rows stand padded to 16. 2 GPUs x 8 experts = 16 ranks
+// are more than the experts, so an expert's rows are cut.
+static void experts_in_fsdp2(void **state) {
+    (void)state;
+    struct fixture f = open_fixture();
+    const double all = 32.0 * 8 * 3 * 4096 * 14336, dense = (double)f.mixture.parameters - all;
+    const double padding = 32.0 * 8 * 4096, local = all / 8;
+    static const enum strategy strategies[] = {STRATEGY_FSDP2, STRATEGY_FSDP2_NORESHARD};
+    for (size_t i = 0; i < 2; i++) {
+        struct recipe r = recipe_of(strategies[i], 1, 1, 1, 8);
+        struct err e = {0};
+        struct volume v;
+        struct memory m;
+        assert_true(recipe_resolve(&r, &f.mixture, &f.cluster, &e));
+        assert_true(volume_estimate(&f.mixture, &f.cluster, &r, &v, &e));
+        assert_true(memory_estimate(&f.mixture, &f.cluster, &r, &m, &e));
+        const struct transfer *gathered = find(&v, "forward", "parameters of experts");
+        near(gathered->payload_bytes, 2 * local, 1e-12);
+        assert_int_equal(gathered->group_size, 2);
+        assert_int_equal(gathered->count, 32);
+        near(gathered->inter_node_bytes, 2 * local / 2, 1e-12);
+        near(find(&v, "forward", "parameters")->payload_bytes, 2 * (dense + padding), 1e-9);
+        near(find(&v, "backward", "gradients")->payload_bytes, 4 * (dense + padding), 1e-9);
+        near(find(&v, "backward", "gradients of experts")->payload_bytes, 4 * local, 1e-12);
+        near(find(&v, "forward", "tokens to experts and back")->payload_bytes,
+             32 * 2 * 4096.0 * 4096 * 2 * 2, 1e-12);
+        near((double)m.classes_bytes[MEMORY_PARAMS], 4 * (dense + padding + all) / 16, 1e-9);
+        near((double)m.classes_bytes[MEMORY_OPTIMIZER], 8 * (dense + padding + all) / 16, 1e-9);
+        same_bytes_in_the_step(&f, &f.mixture, &r, &v);
+    }
+    arena_destroy(f.arena);
+}
+
+// Two replicas of 8: a rank's expert is whole, so nothing but its gradient's all-reduce remains.
+static void experts_in_hsdp(void **state) {
+    (void)state;
+    struct fixture f = open_fixture();
+    const double all = 32.0 * 8 * 3 * 4096 * 14336, dense = (double)f.mixture.parameters - all;
+    struct recipe r = recipe_of(STRATEGY_HSDP, 1, 1, 1, 8);
+    struct err e = {0};
+    struct volume v;
+    struct memory m, without;
+    assert_true(recipe_resolve(&r, &f.mixture, &f.cluster, &e));
+    assert_true(volume_estimate(&f.mixture, &f.cluster, &r, &v, &e));
+    assert_true(memory_estimate(&f.mixture, &f.cluster, &r, &m, &e));
+    for (size_t i = 0; i < v.transfer_count; i++)
+        assert_true(strcmp(v.transfers[i].what, "parameters of experts") != 0);
+    near(find(&v, "forward", "parameters")->payload_bytes, 2 * dense, 1e-9);
+    near(find(&v, "backward", "gradient shards")->payload_bytes, 4 * (dense + all) / 8, 1e-9);
+    assert_int_equal(find(&v, "backward", "gradient shards")->count, 33 + 32);
+    same_bytes_in_the_step(&f, &f.mixture, &r, &v);
+    // What is gathered at once falls by seven of a block's eight experts, in two blocks.
+    r.ep = 1;
+    assert_true(recipe_resolve(&r, &f.mixture, &f.cluster, &e));
+    assert_true(memory_estimate(&f.mixture, &f.cluster, &r, &without, &e));
+    double fell = (double)(without.phases[PHASE_FORWARD].classes_bytes[MEMORY_GATHER] -
+                           m.phases[PHASE_FORWARD].classes_bytes[MEMORY_GATHER]);
+    near(fell, 2 * 2 * 7 * 3 * 4096.0 * 14336, 1e-9);
+    assert_int_equal(m.classes_bytes[MEMORY_PARAMS], without.classes_bytes[MEMORY_PARAMS]);
+    arena_destroy(f.arena);
+}
+
 // The same work in the step, whether the experts are here or with the peers; only exchanges differ.
 static void experts_in_time(void **state) {
     (void)state;
@@ -252,7 +315,13 @@ static void refusals(void **state) {
             r.offload_optimizer = OFFLOAD_CPU);
     REFUSED(&f.dense, recipe_of(STRATEGY_FSDP2, 1, 8, 1, 1), "sequence", r.seq = 4100);
     REFUSED(&f.dense, recipe_of(STRATEGY_ZERO1, 1, 1, 1, 2), "no experts", (void)0);
-    REFUSED(&f.mixture, recipe_of(STRATEGY_ZERO3, 1, 1, 1, 8), "ddp, zero1 and zero2", (void)0);
+    REFUSED(&f.mixture, recipe_of(STRATEGY_ZERO3, 1, 1, 1, 8), "ZeRO stage 3", (void)0);
+    REFUSED(&f.mixture, recipe_of(STRATEGY_FSDP1, 1, 1, 1, 8), "FSDP1 has no mesh", (void)0);
+    REFUSED(&f.mixture, recipe_of(STRATEGY_FSDP2_RESHARD, 1, 1, 1, 8), "fully or not at all",
+            r.reshard_group = 4);
+    REFUSED(&f.mixture, recipe_of(STRATEGY_FSDP2, 1, 1, 1, 8), "--wrap block", r.wrap = WRAP_MODEL);
+    REFUSED(&f.mixture, recipe_of(STRATEGY_HSDP, 1, 1, 1, 8), "must divide the shard group",
+            r.shard_group = 4);
     REFUSED(&f.mixture, recipe_of(STRATEGY_ZERO1, 1, 1, 1, 3), "must divide the 8 experts",
             (void)0);
 #undef REFUSED
@@ -265,6 +334,8 @@ int main(void) {
         cmocka_unit_test(context),
         cmocka_unit_test(pipeline),
         cmocka_unit_test(experts),
+        cmocka_unit_test(experts_in_fsdp2),
+        cmocka_unit_test(experts_in_hsdp),
         cmocka_unit_test(refusals),
         cmocka_unit_test(experts_in_time),
         cmocka_unit_test(model_flop_per_token_is_that_of_the_model),
