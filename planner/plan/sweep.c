@@ -316,27 +316,14 @@ static void make_arenas(struct search *s, struct arena *a) {
     }
 }
 
-// The bounds that make a sweep exact are derived for data parallelism.
-static bool only_data_parallel(const struct sweep_basis *b, struct err *e) {
-    for (size_t i = 0; i < b->recipe_count; i++) {
-        const struct recipe *r = &b->recipes[i];
-        if (r->tp > 1 || r->cp > 1 || r->pp > 1 || r->ep > 1)
-            return err_set(e, ERR_USAGE,
-                           "--tp, --cp, --pp and --ep are planned and simulated, but sweep and "
-                           "advise search data parallelism only; leave them at 1 here");
-    }
-    return true;
-}
-
 bool sweep_run(const struct sweep_request *q, struct arena *a, struct sweep_result *out,
                struct err *e) {
     struct sweep_result r = {.space = q->space};
     struct sweep_points points;
     struct search s = {.q = q, .points = &points, .threads = threads_of(q)};
     struct state t = {0};
-    sweep_space_defaults(&r.space, q->basis.cluster);
-    if (!only_data_parallel(&q->basis, e) ||
-        !sweep_points_build(&r.space, &q->basis, a, &points, e))
+    sweep_space_defaults(&r.space, q->basis.cluster, &q->basis.recipes[0]);
+    if (!sweep_points_build(&r.space, &q->basis, a, &points, e))
         return false;
     points.threads = s.threads;
     if (!sweep_bounds_build(&points, &q->basis, a, &s.bounds, e))

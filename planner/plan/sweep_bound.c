@@ -42,8 +42,14 @@ struct work_key {
     enum framework framework;
     enum kernel_stack stack;
     bool stage3;
+    uint64_t tp, cp, pp, ep;
 };
 
+static bool splits_model(const struct recipe *r) {
+    return r->tp * r->cp * r->pp * r->ep > 1;
+}
+
+// Of a stage of a pipeline only its blocks: one in the middle has neither table nor head.
 static struct work work_of(const struct model *m, const struct cluster *c, const struct recipe *r) {
     struct work w = {0};
     bool before = true;
@@ -51,7 +57,9 @@ static struct work work_of(const struct model *m, const struct cluster *c, const
         const struct model_unit *u = &m->units[i];
         struct unit_cost forward, backward;
         uint64_t stages = u->kind == UNIT_BLOCK && r->pp > 1 ? r->pp : 1;
-        double n = (double)units_ceil_div(u->repeat, stages);
+        double n = (double)(u->repeat / stages);
+        if (r->pp > 1 && u->kind != UNIT_BLOCK)
+            continue;
         compute_unit(&(struct compute_context){m, c, r}, u, &forward, &backward);
         before = before && u->kind != UNIT_BLOCK;
         w.forward_s += n * forward.duration_s;
@@ -102,6 +110,10 @@ static bool share_work(struct sweep_bounds *t, struct arena *a, struct err *e) {
         k->framework = r->framework;
         k->stack = r->stack;
         k->stage3 = recipe_is_stage3(r);
+        k->tp = r->tp;
+        k->cp = r->cp;
+        k->pp = r->pp;
+        k->ep = r->ep;
         size_t j = 0;
         while (j < keys && memcmp(&key[j], k, sizeof *k) != 0)
             j++;
@@ -193,7 +205,8 @@ static void fill_family(const struct sweep_bounds *t, size_t family, struct fami
     if (recipe_resolve(&r, t->basis->model, &out->cluster, &ignored) &&
         step_builder_init(&b, &q, scratch, &ignored)) {
         fill_peaks(t, family, out);
-        fill_lines(t, family, &r, &b, out);
+        if (!splits_model(&r)) // lines add up what data parallelism alone sends
+            fill_lines(t, family, &r, &b, out);
     }
     arena_destroy(scratch);
 }
@@ -303,7 +316,8 @@ bool sweep_bound_close(const struct sweep_bounds *b, uint64_t point, struct aren
     out->fits = holds(&m);
     struct step_request q = {
         .model = b->basis->model, .cluster = &t->cluster, .recipe = &r, .quick = true};
-    if (!out->fits || !r.zero3 || !step_builder_init(&builder, &q, scratch, &ignored))
+    if (!out->fits || !r.zero3 || splits_model(&r) ||
+        !step_builder_init(&builder, &q, scratch, &ignored))
         return true;
     struct sweep_lines l;
     sweep_lines_fill(&builder, sweep_coordinator_at(b->coordinators, i, &x), &l);

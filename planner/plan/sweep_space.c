@@ -24,10 +24,14 @@ static void set_default(struct sweep_values *v, const uint64_t *items, size_t co
         set_default(&s->field, items, sizeof items / sizeof items[0]);                             \
     } while (0)
 
-void sweep_space_defaults(struct sweep_space *s, const struct cluster *c) {
+void sweep_space_defaults(struct sweep_space *s, const struct cluster *c, const struct recipe *r) {
     const uint64_t mega = (uint64_t)UNITS_MEGA, giga = (uint64_t)UNITS_GIGA;
     DEFAULT(nodes, c->nodes);
     DEFAULT(shard_group, c->gpus_per_node / 4, c->gpus_per_node / 2, c->gpus_per_node);
+    DEFAULT(tp, r->tp);
+    DEFAULT(cp, r->cp);
+    DEFAULT(pp, r->pp);
+    DEFAULT(ep, r->ep);
     DEFAULT(offload, 0, 1, 2, 3, 4, 5);
     DEFAULT(precision, PRECISION_BF16_MIXED, PRECISION_BF16_PURE);
     DEFAULT(micro_batch, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64);
@@ -73,22 +77,20 @@ size_t sweep_family_points(const struct sweep_space *s, const struct sweep_famil
 }
 
 struct family_choice {
-    size_t nodes, group, offload, precision;
+    size_t nodes, group, offload, precision, tp, cp, pp, ep;
 };
 
 static bool add_family(const struct sweep_space *s, const struct sweep_basis *b,
                        const struct recipe *base, const struct family_choice *k,
-                       struct sweep_family *out) {
+                       struct sweep_family *out, struct err *e) {
     const struct cluster *c = b->cluster;
     struct sweep_family f = {.recipe = *base, .nodes = s->nodes.items[k->nodes]};
     struct cluster sized = *c;
-    struct err ignored = {0};
     const struct sweep_offload *o = &sweep_offloads[s->offload.items[k->offload]];
     bool grouped = recipe_has_shard_group(base->strategy);
     if (!offload_known(base->strategy, o) || (!grouped && k->group > 0))
         return false;
-    if (f.nodes != c->nodes &&
-        !cluster_resize(&sized, f.nodes, f.nodes * c->gpus_per_node, &ignored))
+    if (f.nodes != c->nodes && !cluster_resize(&sized, f.nodes, f.nodes * c->gpus_per_node, e))
         return false;
     f.gpus = sized.gpus;
     if (grouped && (s->shard_group.items[k->group] < 2 || s->shard_group.items[k->group] >= f.gpus))
@@ -98,12 +100,16 @@ static bool add_family(const struct sweep_space *s, const struct sweep_basis *b,
     f.recipe.offload_param = o->param;
     if (grouped)
         f.recipe.shard_group = s->shard_group.items[k->group];
+    f.recipe.tp = s->tp.items[k->tp];
+    f.recipe.cp = s->cp.items[k->cp];
+    f.recipe.pp = s->pp.items[k->pp];
+    f.recipe.ep = s->ep.items[k->ep];
     f.precision_index = k->precision;
     inner_ranges(s, &f);
     struct recipe probe = f.recipe;
     probe.micro_batch = probe.grad_accum = 1;
     probe.global_batch = 0;
-    if (!recipe_resolve(&probe, b->model, &sized, &ignored))
+    if (!recipe_resolve(&probe, b->model, &sized, e))
         return false;
     f.replicas = probe.world;
     *out = f;
@@ -114,7 +120,8 @@ bool sweep_points_build(const struct sweep_space *s, const struct sweep_basis *b
                         struct sweep_points *out, struct err *e) {
     struct sweep_points p = {.space = s, .threads = 1};
     size_t most = b->recipe_count * s->nodes.count * s->shard_group.count * s->offload.count *
-                  s->precision.count;
+                  s->precision.count * s->tp.count * s->cp.count * s->pp.count * s->ep.count;
+    struct err why = {0}; // the first that can't run
     p.families = arena_array(a, most, sizeof *p.families);
     for (size_t i = 0; i < most; i++) {
         size_t rest = i;
@@ -123,9 +130,14 @@ bool sweep_points_build(const struct sweep_space *s, const struct sweep_basis *b
         k.offload = rest % s->offload.count, rest /= s->offload.count;
         k.group = rest % s->shard_group.count, rest /= s->shard_group.count;
         k.nodes = rest % s->nodes.count, rest /= s->nodes.count;
+        k.tp = rest % s->tp.count, rest /= s->tp.count;
+        k.cp = rest % s->cp.count, rest /= s->cp.count;
+        k.pp = rest % s->pp.count, rest /= s->pp.count;
+        k.ep = rest % s->ep.count, rest /= s->ep.count;
         const struct recipe *base = &b->recipes[rest];
         struct sweep_family f;
-        if (!add_family(s, b, base, &k, &f))
+        struct err no = {0};
+        if (!add_family(s, b, base, &k, &f, why.text[0] ? &no : &why))
             continue;
         f.first_point = p.point_count;
         f.sequences_per_gpu = b->global_batch % f.replicas == 0 ? b->global_batch / f.replicas : 0;
@@ -133,7 +145,9 @@ bool sweep_points_build(const struct sweep_space *s, const struct sweep_basis *b
         p.families[p.family_count++] = f;
     }
     if (p.point_count == 0)
-        return err_set(e, ERR_INPUT, "the sweep is empty: no strategy of the space can run here");
+        return err_set(e, ERR_INPUT,
+                       "the sweep is empty: no strategy of the space can run here%s%s",
+                       why.text[0] ? "; the first: " : "", why.text);
     *out = p;
     return true;
 }

@@ -22,6 +22,7 @@ struct sweep_values {
 // Ranges. Enumerations are stored as their value. docs/formats.md §sweep lists the default space.
 struct sweep_space {
     struct sweep_values nodes, shard_group, offload, precision; // a family each, per strategy
+    struct sweep_values tp, cp, pp, ep;                         // and per split of the model
     struct sweep_values micro_batch, recompute, loss;
     struct sweep_values reduce_bucket, prefetch_bucket, max_live; // elements
 };
@@ -61,8 +62,9 @@ struct sweep_points {
     int threads; // that tables over the space may use, >= 1
 };
 
-// Fill empty ranges with the defaults for this cluster.
-void sweep_space_defaults(struct sweep_space *s, const struct cluster *c);
+// Fill empty ranges with the defaults for this cluster; the recipe's own split of the model is its
+// range.
+void sweep_space_defaults(struct sweep_space *s, const struct cluster *c, const struct recipe *r);
 // Enumerate the families that can run.
 bool sweep_points_build(const struct sweep_space *s, const struct sweep_basis *b, struct arena *a,
                         struct sweep_points *out, struct err *e);

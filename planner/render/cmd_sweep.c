@@ -32,9 +32,10 @@ static const struct opt own_options[] = {
      .offset = AT(ranges),
      .argument = "NAME=V,V,...",
      .given_offset = SIZE_MAX,
-     .help = "sweep NAME over these values: nodes, shard-group, offload, precision, micro-batch, "
-             "recompute, "
-             "loss, reduce-bucket, prefetch-bucket, max-live",
+     .help =
+         "sweep NAME over these values: nodes, shard-group, tp, cp, pp, ep, offload, precision, "
+         "micro-batch, recompute, loss, reduce-bucket, prefetch-bucket, max-live; --tp 1,2,4 "
+         "(cp, pp, ep) is short for --range tp=1,2,4",
      .group = "Sweep"},
     {.name = "space",
      .type = OPT_STRING,
@@ -102,6 +103,8 @@ static const char *const examples[] = {
     "shardplan sweep llama-2-13b dgx-h100 --strategy fsdp2 --range nodes=1,2,4 --range "
     "micro-batch=1,2 "
     "--range loss=torch --objective cost --tokens 1e9",
+    "shardplan sweep llama-3.1-70b dgx-h100 --nodes 4 --strategy zero1,fsdp2 --tp 1,2,4,8 --pp 1,2 "
+    "--range micro-batch=1,2 --range loss=torch --range precision=bf16-mixed",
     NULL,
 };
 const struct opt_command sweep_command_options = {
@@ -202,8 +205,34 @@ static bool prepare(struct cli *cli, struct sweep_options *o, struct sweep_reque
            (!o->space || sweep_ranges_read(o->space, &q->space, &cli->err));
 }
 
+// "--tp 1,2,4" as "--range tp=1,2,4": the option itself takes one value.
+static char **ranges_spelled_out(struct arena *a, int *argc, char **argv) {
+    static const char *const splits[] = {"tp", "cp", "pp", "ep"};
+    char **out = arena_array(a, 2 * (size_t)*argc + 1, sizeof *out);
+    int n = 0;
+    for (int i = 0; i < *argc; i++) {
+        const char *word = argv[i], *split = NULL, *values = NULL;
+        for (size_t k = 0; k < sizeof splits / sizeof *splits; k++)
+            if (strncmp(word, "--", 2) == 0 && strncmp(word + 2, splits[k], 2) == 0 &&
+                (word[4] == '\0' || word[4] == '='))
+                split = splits[k];
+        if (split)
+            values = word[4] == '=' ? word + 5 : i + 1 < *argc ? argv[i + 1] : NULL;
+        if (!values || !strchr(values, ',')) {
+            out[n++] = argv[i];
+            continue;
+        }
+        i += word[4] != '=';
+        out[n++] = arena_strdup(a, "--range");
+        out[n++] = arena_printf(a, "%s=%s", split, values);
+    }
+    *argc = n;
+    return out;
+}
+
 static int run(struct cli *cli, int argc, char **argv) {
     struct sweep_options o = {0};
+    argv = ranges_spelled_out(cli->arena, &argc, argv);
     struct recipe_list list = {0};
     struct sweep_request q = {.stop = interrupted};
     struct sweep_result r;

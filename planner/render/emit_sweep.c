@@ -34,6 +34,10 @@ static void emit_space(cJSON *root, const struct sweep_result *r, const struct s
                              cJSON_CreateString(strategy_names[q->basis.recipes[i].strategy]));
     add_range(o, "nodes", &s->nodes);
     add_range(o, "shard_group", &s->shard_group);
+    add_range(o, "tp", &s->tp);
+    add_range(o, "cp", &s->cp);
+    add_range(o, "pp", &s->pp);
+    add_range(o, "ep", &s->ep);
     add_names(o, "offload", &s->offload, offloads);
     add_names(o, "precision", &s->precision, precision_names);
     add_range(o, "micro_batch", &s->micro_batch);
@@ -84,6 +88,20 @@ cJSON *emit_sweep_json(const struct sweep_result *r, const struct emit_sweep_con
     return root;
 }
 
+// The plan's title and how it splits the model: "zero1 tp4 pp2".
+static const char *title_of(const struct plan *p, struct arena *a) {
+    const struct recipe *r = &p->recipe;
+    const struct {
+        const char *name;
+        uint64_t ways;
+    } splits[] = {{"tp", r->tp}, {"cp", r->cp}, {"pp", r->pp}, {"ep", r->ep}};
+    const char *text = plan_title(p, a);
+    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++)
+        if (splits[i].ways > 1)
+            text = arena_printf(a, "%s %s%" PRIu64, text, splits[i].name, splits[i].ways);
+    return text;
+}
+
 static void print_row(const struct sweep_plan *p, size_t rank, const struct emit_sweep_context *x,
                       struct arena *a, FILE *out) {
     const struct recipe *r = &p->plan.recipe;
@@ -91,7 +109,7 @@ static void print_row(const struct sweep_plan *p, size_t rank, const struct emit
     if (isfinite(p->usd_per_billion_tokens))
         snprintf(usd, sizeof usd, "%.0f", p->usd_per_billion_tokens);
     fprintf(out, "%3zu  %-30s %5" PRIu64 " %5" PRIu64 " %5" PRIu64 "  %-19s %-8s %-10s", rank,
-            plan_title(&p->plan, a), p->gpus, r->micro_batch, r->grad_accum,
+            title_of(&p->plan, a), p->gpus, r->micro_batch, r->grad_accum,
             recompute_names[r->recompute], loss_names[r->loss], precision_names[r->precision]);
     fprintf(out, " %9s %10.0f %6.1f %8.2f %8s  %s",
             units_format_seconds(step, sizeof step, p->plan.time.step_s), p->tokens_per_s,
@@ -141,11 +159,11 @@ static void csv_rows(FILE *f, const char *list, const struct sweep_plan *p, size
         const struct recipe *r = &q->recipe;
         fprintf(f,
                 "%s,%zu,%s,%s,%s,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64
-                ",%s,%s,%s,",
+                ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%s,%s,%s,",
                 list, i + 1, strategy_names[r->strategy], offload_names[r->offload_optimizer],
-                offload_names[r->offload_param], p[i].nodes, p[i].gpus, r->shard_group,
-                r->micro_batch, r->grad_accum, recompute_names[r->recompute], loss_names[r->loss],
-                precision_names[r->precision]);
+                offload_names[r->offload_param], p[i].nodes, p[i].gpus, r->shard_group, r->tp,
+                r->cp, r->pp, r->ep, r->micro_batch, r->grad_accum, recompute_names[r->recompute],
+                loss_names[r->loss], precision_names[r->precision]);
         fprintf(f, "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.9g,%.9g,%.9g,%" PRIu64 ",",
                 r->reduce_bucket_elements, r->prefetch_bucket_elements, r->max_live_elements,
                 q->time.step_s, p[i].tokens_per_s, q->time.mfu, q->memory.allocated_peak_bytes);
@@ -162,7 +180,9 @@ char *emit_sweep_csv(const struct sweep_result *r, struct arena *a) {
     FILE *f = open_memstream(&text, &size);
     if (!f)
         return NULL;
-    fputs("list,rank,strategy,offload_optimizer,offload_param,nodes,gpus,shard_group,micro_batch,"
+    fputs("list,rank,strategy,offload_optimizer,offload_param,nodes,gpus,shard_group,tp,cp,pp,ep,"
+          "micro_"
+          "batch,"
           "grad_accum,"
           "recompute,loss,precision,reduce_bucket_elements,prefetch_bucket_elements,max_live_"
           "elements,step_s,"

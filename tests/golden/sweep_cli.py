@@ -72,6 +72,31 @@ class Sweep(unittest.TestCase):
         self.assertGreater(result["simulated"], 0)
         self.assertGreater(len(result["plans"]), 0)
 
+    def test_splits_of_the_model(self):
+        words = ("llama-3-8b", "dgx-h100", "--strategy", "zero1,fsdp2", "--range", "micro-batch=1", "--range",
+                 "offload=none", "--range", "recompute=full", "--range", "loss=torch", "--range",
+                 "precision=bf16-mixed", "--top", "100")
+        listed, done = sweep(*words, "--tp", "1,2,4", "--pp=1,2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        spelled, _ = sweep(*words, "--range", "tp=1,2,4", "--range", "pp=1,2")
+        self.assertEqual(listed["plans"], spelled["plans"])
+        self.assertEqual((listed["space"]["tp"], listed["space"]["pp"]), ([1, 2, 4], [1, 2]))
+        seen = {(p["recipe"]["tp"], p["recipe"]["pp"]) for p in listed["plans"]}
+        self.assertEqual(seen, {(t, p) for t in (1, 2, 4) for p in (1, 2)})
+        for tp, pp in sorted(seen):  # each is the plan that plan makes of the same words
+            one, _ = sweep(*words, "--tp", str(tp), "--pp", str(pp))
+            here = [p["time"]["step_s"] for p in listed["plans"] if (p["recipe"]["tp"], p["recipe"]["pp"]) == (tp, pp)]
+            self.assertEqual(sorted(here), sorted(p["time"]["step_s"] for p in one["plans"]))
+            for p in one["plans"]:
+                if pp > 1:
+                    self.assertEqual(p["proven"]["time"], "unproven")
+
+    def test_splits_that_none_can_run_say_why(self):
+        done = subprocess.run([PROGRAM, "sweep", "llama-3-8b", "dgx-h100", "--strategy", "zero2", "--pp", "2,4"],
+                              capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("takes ZeRO stage 1 at most", done.stderr)
+
     def test_what_no_range_is(self):
         done = subprocess.run([PROGRAM, "sweep", "gpt2", "dgx-a100", "--range", "micro-bach=1"], capture_output=True,
                               text=True, timeout=60)

@@ -120,6 +120,61 @@ static void pruned_equals_exhaustive(void **state) {
     assert_true(simulated < all); // pruning prunes
 }
 
+// A dense model over tensor, context and pipeline groups, a mixture over expert groups: the best
+// plans are those of the exhaustive search, and splits are among the points.
+static void splits_of_the_model_are_searched(void **state) {
+    (void)state;
+    static const enum strategy strategies[][2] = {{STRATEGY_ZERO1, STRATEGY_FSDP2},
+                                                  {STRATEGY_ZERO2, STRATEGY_FSDP2}};
+    static const char *const models[] = {"gpt2", "olmoe-1b-7b"};
+    for (uint64_t i = 0; i < 2; i++) {
+        struct fixture f;
+        struct sweep_result pruned, full;
+        struct err e = {0};
+        make_space(&f, 2 * i + 2);
+        assert_true(model_load(models[i], f.a, &f.m, &e));
+        assert_true(cluster_load("8xH100-80GB", f.a, &f.c, &e));
+        for (uint64_t k = 0; k < 2; k++) {
+            recipe_defaults(strategies[i][k], &f.recipes[k]);
+            f.recipes[k].seq = 1024;
+        }
+        f.q.basis.recipe_count = 2;
+        f.q.space.precision.items[0] = PRECISION_BF16_MIXED;
+        f.q.space.nodes.items[0] = f.q.space.nodes.count = 1;
+        f.q.space.offload.items[0] = 0;
+        f.q.space.offload.count = 1;
+        const struct sweep_values by_three = {.items = {1, 2, 4}, .count = 3};
+        const struct sweep_values by_two = {.items = {1, 2}, .count = 2};
+        if (i == 0) {
+            f.q.space.tp = by_three;
+            f.q.space.cp = f.q.space.pp = by_two;
+        } else {
+            f.q.space.ep = by_three;
+        }
+        f.q.pareto = true;
+        f.q.objective = SWEEP_TOKENS;
+        f.q.top = 400;
+        assert_true(sweep_run(&f.q, f.a, &pruned, &e));
+        f.q.exhaustive = true;
+        assert_true(sweep_run(&f.q, f.a, &full, &e));
+        assert_same_plans(&pruned, &full);
+        bool split_seen = false;
+        for (size_t k = 0; k < full.plan_count; k++) {
+            const struct recipe *r = &full.plans[k].plan.recipe;
+            uint64_t all = r->tp * r->cp * r->pp;
+            split_seen = split_seen || all * r->ep > 1;
+            // Every point trains the same batch: replicas are what the split leaves of the GPUs.
+            assert_int_equal(r->micro_batch * r->grad_accum * (8 / all), 64);
+        }
+        assert_true(split_seen);
+        f.q.top = 2;
+        f.q.exhaustive = f.q.pareto = false;
+        assert_true(sweep_run(&f.q, f.a, &pruned, &e));
+        assert_same_list(pruned.plans, pruned.plan_count, full.plans, 2);
+        arena_destroy(f.a);
+    }
+}
+
 // No member of the front is beaten in step, peak and GPUs by another, nor by the best plan.
 static void front_is_not_dominated(void **state) {
     (void)state;
@@ -148,6 +203,7 @@ static void front_is_not_dominated(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pruned_equals_exhaustive),
+        cmocka_unit_test(splits_of_the_model_are_searched),
         cmocka_unit_test(front_is_not_dominated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -111,6 +111,9 @@ static bool make_space(struct fixture *f, uint64_t i) {
                                     .recipes = &f->recipe,
                                     .recipe_count = 1,
                                     .global_batch = batches[draw(4, i, 3)]};
+    if (draw(130, i, 6) == 0) // a few split the model too
+        f->space.tp = f->space.pp = (struct sweep_values){.items = {1, 2}, .count = 2};
+    sweep_space_defaults(&f->space, &f->c, &f->recipe);
     if (!sweep_points_build(&f->space, &f->basis, f->a, &f->points, &e))
         return false; // nothing of it can run
     bool ok = sweep_bounds_build(&f->points, &f->basis, f->a, &f->bounds, &e);
@@ -224,7 +227,7 @@ static void duplicates_change_nothing(void **state) {
         recipe_defaults(strategies[i], &f.recipe);
         f.recipe.seq = 1024;
         f.space.prefetch_bucket.count = f.space.max_live.count = 0;
-        sweep_space_defaults(&f.space, &f.c);
+        sweep_space_defaults(&f.space, &f.c, &f.recipe);
         assert_true(sweep_points_build(&f.space, &f.basis, f.a, &f.points, &e));
         assert_true(sweep_bounds_build(&f.points, &f.basis, f.a, &f.bounds, &e));
         for (uint64_t k = 0; k < 60; k++) {
