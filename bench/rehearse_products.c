@@ -1,24 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/rehearse_products.h"
 
-#include <cublasLt.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/units.h"
 #include "bench/gpu_lane.h"
+#include "bench/product.h"
 #include "kernels/gpu.h"
 
-#define WORKSPACE_BYTES (32 * UNITS_MIB)
 #define ROW_GRAIN 16 // what fp8 wants
 
 struct plan {
     struct graph_shape shape; // as in the graph
-    uint64_t rows;            // of the product that runs
+    struct product product;   // with the rows that run
     bool known;               // cuBLASLt has an algorithm
-    cublasLtMatmulDesc_t operation;
-    cublasLtMatrixLayout_t weights, input, output;
-    cublasLtMatmulAlgo_t algorithm;
 };
 
 struct products {
@@ -26,29 +22,14 @@ struct products {
     cublasLtHandle_t handle;
     struct plan *plans;
     size_t count;
-    char *arrays[4]; // weights, input, output, workspace
-    size_t bytes[4];
+    struct product_arrays arrays;
+    size_t bytes[4]; // of them, in their order
 };
 
-struct precision {
-    cudaDataType_t in, out;
-    cublasComputeType_t compute;
-    size_t in_bytes, out_bytes;
-};
-
-static struct precision precision_of(enum dtype d) {
-    switch (d) {
-    case DTYPE_FP32:
-        return (struct precision){CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F, 4, 4};
-    case DTYPE_TF32:
-        return (struct precision){CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32, 4, 4};
-    case DTYPE_FP16:
-        return (struct precision){CUDA_R_16F, CUDA_R_16F, CUBLAS_COMPUTE_32F, 2, 2};
-    case DTYPE_FP8:
-        return (struct precision){CUDA_R_8F_E4M3, CUDA_R_16BF, CUBLAS_COMPUTE_32F, 1, 2};
-    default:
-        return (struct precision){CUDA_R_16BF, CUDA_R_16BF, CUBLAS_COMPUTE_32F, 2, 2};
-    }
+// What has no type of its own here is bf16.
+static const struct product_type *type_of(enum dtype d) {
+    const struct product_type *t = product_type_find(d);
+    return t != NULL ? t : product_type_find(DTYPE_BF16);
 }
 
 static bool same(const struct graph_shape *a, const struct graph_shape *b) {
@@ -62,41 +43,6 @@ static struct plan *find(struct products *p, const struct graph_shape *s) {
     return NULL;
 }
 
-// cuBLASLt is column-major: weights are stored [n,k], the product is [n,m].
-static cublasStatus_t describe(struct plan *l) {
-    struct precision t = precision_of(l->shape.dtype);
-    const struct graph_shape *s = &l->shape;
-    const cublasOperation_t transposed = CUBLAS_OP_T;
-    cublasStatus_t r = cublasLtMatmulDescCreate(&l->operation, t.compute, CUDA_R_32F);
-    if (r == CUBLAS_STATUS_SUCCESS)
-        r = cublasLtMatmulDescSetAttribute(l->operation, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
-                                           sizeof(transposed));
-    if (r == CUBLAS_STATUS_SUCCESS)
-        r = cublasLtMatrixLayoutCreate(&l->weights, t.in, s->k, s->n, (int64_t)s->k);
-    if (r == CUBLAS_STATUS_SUCCESS)
-        r = cublasLtMatrixLayoutCreate(&l->input, t.in, s->k, l->rows, (int64_t)s->k);
-    if (r == CUBLAS_STATUS_SUCCESS)
-        r = cublasLtMatrixLayoutCreate(&l->output, t.out, s->n, l->rows, (int64_t)s->n);
-    return r;
-}
-
-static void choose(struct products *p, struct plan *l) {
-    cublasLtMatmulPreference_t preference = NULL;
-    cublasLtMatmulHeuristicResult_t best = {.state = CUBLAS_STATUS_NOT_SUPPORTED};
-    const size_t workspace = WORKSPACE_BYTES;
-    int found = 0;
-    if (cublasLtMatmulPreferenceCreate(&preference) != CUBLAS_STATUS_SUCCESS)
-        return;
-    cublasStatus_t r = cublasLtMatmulPreferenceSetAttribute(
-        preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof(workspace));
-    if (r == CUBLAS_STATUS_SUCCESS)
-        r = cublasLtMatmulAlgoGetHeuristic(p->handle, l->operation, l->weights, l->input, l->output,
-                                           l->output, preference, 1, &best, &found);
-    cublasLtMatmulPreferenceDestroy(preference);
-    l->known = r == CUBLAS_STATUS_SUCCESS && found > 0 && best.state == CUBLAS_STATUS_SUCCESS;
-    l->algorithm = best.algo;
-}
-
 static void grow(size_t *bytes, uint64_t wanted) {
     *bytes = wanted > *bytes ? wanted : *bytes;
 }
@@ -108,26 +54,28 @@ static void add_plan(struct products *p, const struct graph_shape *s) {
     if (p->plans == NULL)
         abort();
     struct plan *l = &p->plans[p->count++];
-    struct precision t = precision_of(s->dtype);
-    *l = (struct plan){.shape = *s};
-    l->rows = (uint64_t)((double)s->m * p->setup.shrink);
-    l->rows = p->setup.shrink < 1 ? units_ceil_to(l->rows > 0 ? l->rows : 1, ROW_GRAIN) : s->m;
-    grow(&p->bytes[0], s->n * s->k * t.in_bytes);
-    grow(&p->bytes[1], l->rows * s->k * t.in_bytes);
-    grow(&p->bytes[2], l->rows * s->n * t.out_bytes);
-    if (describe(l) == CUBLAS_STATUS_SUCCESS)
-        choose(p, l);
+    const struct product_type *t = type_of(s->dtype);
+    struct err ignored = {0};
+    uint64_t rows = (uint64_t)((double)s->m * p->setup.shrink);
+    rows = p->setup.shrink < 1 ? units_ceil_to(rows > 0 ? rows : 1, ROW_GRAIN) : s->m;
+    *l = (struct plan){.shape = *s, .product = {.type = t, .m = rows, .n = s->n, .k = s->k}};
+    grow(&p->bytes[0], s->n * s->k * t->in_bytes);
+    grow(&p->bytes[1], rows * s->k * t->in_bytes);
+    grow(&p->bytes[2], rows * s->n * t->out_bytes);
+    l->known = product_open(&l->product, p->handle, &ignored);
 }
 
 // Small whole numbers: finite in every type, and sums of them too.
 static bool allocate(struct products *p, struct err *e) {
-    p->bytes[3] = WORKSPACE_BYTES;
+    void **arrays[] = {&p->arrays.weights, &p->arrays.input, &p->arrays.output,
+                       &p->arrays.workspace};
+    p->bytes[3] = PRODUCT_WORKSPACE_BYTES;
     for (size_t i = 0; i < 4; i++) {
-        if (!gpu_lane_ok(cudaMalloc((void **)&p->arrays[i], p->bytes[i]),
-                         "the products' arrays; use --shrink", e))
+        if (!gpu_lane_ok(cudaMalloc(arrays[i], p->bytes[i]), "the products' arrays; use --shrink",
+                         e))
             return false;
         struct gpu_array a = {.pattern = {.type = PATTERN_BF16, .seed = i, .ranks = 1},
-                              .at = p->arrays[i],
+                              .at = *arrays[i],
                               .count = p->bytes[i] / 2};
         if (i < 2 && !gpu_lane_ok((cudaError_t)gpu_pattern_fill(&a, p->setup.queue), "filling", e))
             return false;
@@ -163,17 +111,11 @@ bool products_open(const struct products_setup *s, struct products **out, struct
 void products_close(struct products *p) {
     if (p == NULL)
         return;
-    for (size_t i = 0; i < p->count; i++) {
-        struct plan *l = &p->plans[i];
-        cublasLtMatrixLayout_t layouts[] = {l->weights, l->input, l->output};
-        for (size_t k = 0; k < 3; k++)
-            if (layouts[k] != NULL)
-                cublasLtMatrixLayoutDestroy(layouts[k]);
-        if (l->operation != NULL)
-            cublasLtMatmulDescDestroy(l->operation);
-    }
+    void *arrays[] = {p->arrays.weights, p->arrays.input, p->arrays.output, p->arrays.workspace};
+    for (size_t i = 0; i < p->count; i++)
+        product_close(&p->plans[i].product);
     for (size_t i = 0; i < 4; i++)
-        cudaFree(p->arrays[i]);
+        cudaFree(arrays[i]);
     cublasLtDestroy(p->handle);
     free(p->plans);
     free(p);
@@ -184,7 +126,6 @@ static double work_of(const struct graph_shape *s) {
 }
 
 bool products_queue(struct products *p, const struct graph_task *t, double *left, struct err *e) {
-    const float one = 1, zero = 0;
     double all = 0, missing = 0;
     for (size_t i = 0; i < t->shape_count; i++) {
         const struct plan *l = p != NULL ? find(p, &t->shapes[i]) : NULL;
@@ -193,14 +134,9 @@ bool products_queue(struct products *p, const struct graph_task *t, double *left
             missing += work_of(&t->shapes[i]);
             continue;
         }
-        for (uint64_t n = 0; n < t->shapes[i].count; n++) {
-            cublasStatus_t r = cublasLtMatmul(
-                p->handle, l->operation, &one, p->arrays[0], l->weights, p->arrays[1], l->input,
-                &zero, p->arrays[2], l->output, p->arrays[2], l->output, &l->algorithm,
-                p->arrays[3], WORKSPACE_BYTES, p->setup.queue);
-            if (r != CUBLAS_STATUS_SUCCESS)
-                return err_set(e, ERR_RESOURCE, "cublasLtMatmul: %s", cublasLtGetStatusString(r));
-        }
+        for (uint64_t n = 0; n < t->shapes[i].count; n++)
+            if (!product_queue(&l->product, p->handle, &p->arrays, p->setup.queue, e))
+                return false;
     }
     *left = all > 0 ? missing / all : 0;
     return true;

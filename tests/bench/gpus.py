@@ -249,6 +249,9 @@ def gemm():
         assert r["backend"] == "gemm" and r["errors"] == 0 and r["software"].startswith("cuBLASLt "), r
         flop = 2 * r["m"] * r["n"] * r["k"] / r["median_s"]
         assert abs(r["flop_per_s"] / flop - 1) < 1e-6, r
+    # deep enough for sums that a rounding in between would spoil
+    rows, _ = results(["gemm", "--shape", "4x4x262144", "-d", "bf16"], 1)
+    assert [r["errors"] for r in rows] == [0], rows
 
 
 def gemm_left_out():

@@ -24,6 +24,7 @@ struct layout {
 };
 struct preference {
     size_t workspace_bytes;
+    uint32_t schemes; // cublasLtReductionScheme_t, of split products
 };
 _Static_assert(sizeof(struct operation) <= sizeof(cublasLtMatmulDescOpaque_t), "fits");
 _Static_assert(sizeof(struct layout) <= sizeof(cublasLtMatrixLayoutOpaque_t), "fits");
@@ -38,6 +39,7 @@ struct product {
     float alpha;
     uint64_t rows, columns, depth;
     int device;
+    bool rounds; // between the two halves of its depth, as split products may
 };
 
 static _Atomic uint64_t products[FAKEGPU_DEVICES_MAX];
@@ -126,7 +128,7 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l) {
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out) {
-    struct preference p = {0};
+    struct preference p = {.schemes = CUBLASLT_REDUCTION_SCHEME_MASK};
     *out = opaque(sizeof(**out), &p, sizeof(p));
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -140,9 +142,11 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
                                                     cublasLtMatmulPreferenceAttributes_t attribute,
                                                     const void *value, size_t bytes) {
     struct preference *mine = (struct preference *)(void *)p;
-    if (attribute != CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES || bytes != sizeof(size_t))
+    bool room = attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
+    if ((!room && attribute != CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK) ||
+        bytes != (room ? sizeof(mine->workspace_bytes) : sizeof(mine->schemes)))
         return CUBLAS_STATUS_INVALID_VALUE;
-    memcpy(&mine->workspace_bytes, value, bytes);
+    memcpy(room ? (void *)&mine->workspace_bytes : (void *)&mine->schemes, value, bytes);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -197,7 +201,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatmulHeuristicResult_t results[],
                                               int *found) {
     struct product p;
-    (void)handle, (void)c, (void)preference;
+    const struct preference *wish = (const struct preference *)(const void *)preference;
+    (void)handle, (void)c;
     *found = 0;
     if (wanted < 1 || !shape(desc, a, b, d, &p))
         return CUBLAS_STATUS_INVALID_VALUE;
@@ -208,8 +213,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     results[0].algo.data[1] = p.columns;
     results[0].algo.data[2] = p.depth;
     results[0].algo.data[3] = (uint64_t)p.a_layout.type;
-    results[0].workspaceSize =
-        ((const struct preference *)(const void *)preference)->workspace_bytes;
+    results[0].algo.data[4] = (wish->schemes & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE) != 0;
+    results[0].workspaceSize = wish->workspace_bytes;
     results[0].state = CUBLAS_STATUS_SUCCESS;
     *found = 1;
     return CUBLAS_STATUS_SUCCESS;
@@ -237,6 +242,13 @@ static float element(const struct layout *l, const char *at, uint64_t row, uint6
     return l->type == CUDA_R_16F ? half_from_fp16(half) : half_from_bf16(half);
 }
 
+static float rounded(const struct layout *l, float value) {
+    if (l->type == CUDA_R_32F)
+        return value;
+    return l->type == CUDA_R_16F ? half_from_fp16(half_to_fp16(value))
+                                 : half_from_bf16(half_to_bf16(value));
+}
+
 static void store(const struct layout *l, char *at, uint64_t row, uint64_t column, float value) {
     char *p = at + (column * (uint64_t)l->stride + row) * type_bytes(l->type);
     uint16_t half = l->type == CUDA_R_16F ? half_to_fp16(value) : half_to_bf16(value);
@@ -257,9 +269,12 @@ static void multiply(void *context) {
     for (uint64_t j = 0; j < p->columns; j++) {
         for (uint64_t i = 0; i < p->rows; i++) {
             float sum = 0;
-            for (uint64_t k = 0; k < p->depth; k++)
+            for (uint64_t k = 0; k < p->depth; k++) {
+                if (p->rounds && k == p->depth / 2)
+                    sum = rounded(&p->d_layout, sum);
                 sum += element(&p->a_layout, p->a, ta ? k : i, ta ? i : k) *
                        element(&p->b_layout, p->b, tb ? j : k, tb ? k : j);
+            }
             store(&p->d_layout, p->d, i, j, p->alpha * sum + (wrong && j == 0 ? 64 : 0));
         }
     }
@@ -286,6 +301,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (algo == NULL || algo->data[0] != p.rows || algo->data[1] != p.columns ||
         algo->data[2] != p.depth || algo->data[3] != (uint64_t)p.a_layout.type)
         return CUBLAS_STATUS_INVALID_VALUE; // an algorithm of another product
+    p.rounds = algo->data[4] != 0;
     if (fakegpu_stream_device(stream) != p.device ||
         !fakegpu_reachable(p.device, a, extent(&p.a_layout)) ||
         !fakegpu_reachable(p.device, b, extent(&p.b_layout)) ||
