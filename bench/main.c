@@ -249,8 +249,10 @@ static uint64_t wrong_elements(const struct measurement *m) {
 // Prints what there is, whatever happened; the first problem decides the status.
 static int finish(struct run *r, const struct command *c, const struct opt_texts *rest, int status,
                   struct err *e) {
-    if (r->ranks->rank != 0 || r->sink == NULL)
+    if (r->ranks->rank != 0)
         return e->kind ? err_exit_status(e) : status;
+    if (r->sink == NULL)
+        return fail(e);
     bool child = launch_is_child();
     struct err writing = {0};
     if (!child && e->kind != ERR_USAGE && e->kind != ERR_INPUT &&

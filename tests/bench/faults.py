@@ -154,6 +154,12 @@ def too_little_space(folder):
         subprocess.run(["umount", place])
 
 
+def no_output():
+    """Results that would have nowhere to go are said before anything is measured."""
+    _, err = end(start(["adam", "--out", "/nonexistent/results.jsonl"]), 4)
+    assert "/nonexistent/results.jsonl" in err, err
+
+
 def read_only(folder):
     place = os.path.join(folder, "ro")
     mount_tmpfs(place, "ro,size=256m")

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """check.sh's own logic on virtual GPUs: test_check.py CHECK SHARDBENCH-FAKEGPU SHARDPLAN NAME."""
+import ctypes
 import json
 import os
+import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -16,16 +19,21 @@ MODEL = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_s
          "hidden_act": "silu"}
 
 
-def run(folder, status, deadline=150, path=None, **settings):
+def settings(folder, deadline=150, path=None, **fakegpu):
     env = dict(os.environ, CHECK_BENCH=BENCH, CHECK_PLAN=PLAN, CHECK_BYTES="64KiB", CHECK_SMALL="64KiB", CHECK_BUDGET="0.01s",
-               CHECK_FLAGS="--force -n 3", CHECK_STORAGE="32MiB", CHECK_MODEL=os.path.join(folder, "config.json"),
+               CHECK_FLAGS="--force -n 3", CHECK_STORAGE="32MiB", CHECK_GEMM="--shape 64x64x64", CHECK_MODEL=os.path.join(folder, "config.json"),
                CHECK_DEADLINE=str(deadline), ASAN_OPTIONS="detect_leaks=0")
-    env.update({"FAKEGPU_" + k.upper(): str(v) for k, v in settings.items()})
+    env.update({"FAKEGPU_" + k.upper(): str(v) for k, v in fakegpu.items()})
     os.makedirs(folder, exist_ok=True)
     with open(env["CHECK_MODEL"], "w") as f:
         json.dump(MODEL, f)
     if path:
         env["PATH"] = path + ":" + env["PATH"]
+    return env
+
+
+def run(folder, status, deadline=150, **more):
+    env = settings(folder, deadline, **more)
     begin = time.time()
     done = subprocess.run([CHECK, "run", folder], env=env, text=True, capture_output=True)
     assert done.returncode == status, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -46,7 +54,9 @@ def all_well(folder):
     passed = {n for n, s in steps.items() if s["status"] == "PASS"}
     assert {"device", "correctness", "copies", "kernels", "adam", "nvme", "nccl", "fit", "rehearse-cpu", "rehearse-nvme",
             "nvbandwidth"} <= passed, steps
-    assert steps["gemm"]["status"] in ("PASS", "WAIVED") and steps["nccl-tests"]["status"] == "WAIVED"
+    assert steps["gemm"]["status"] == "PASS" and steps["nccl-tests"]["status"] == "WAIVED"
+    assert {r["optimizer"]: r["ratio"] > 0 for r in out["rehearsals"]} == {"cpu": True, "nvme": True}, out["rehearsals"]
+    assert {m["backend"] for m in out["measurements"]} >= {"cuda", "nccl", "nvme", "adam"}
     assert out["gpus"] == 2 and out["over_nvbandwidth"]["h2d"] > 0
     fitted = json.load(open(os.path.join(folder, "out", "fitted.json")))
     assert fitted["gpu"]["pcie_h2d_bytes_per_s"]["provenance"] == "fitted"
@@ -69,6 +79,94 @@ def no_gpu(folder):
     _, steps = run(folder, 4, devices=0)
     assert list(steps) == ["device"] and steps["device"]["status"] == "WAIVED"
     assert "no usable GPU" in steps["device"]["reason"], steps
+
+
+TOOLS = ["awk", "basename", "bash", "cat", "dirname", "env", "grep", "head", "ln", "mkdir", "mktemp", "mv", "paste", "rm",
+         "sed", "sleep", "sort", "tail", "timeout", "tr", "xargs"]
+
+
+def bare_root(root):
+    """A root with a C library, a shell and its tools; nothing else of this machine is reachable."""
+    for name in TOOLS:
+        path = os.path.realpath(shutil.which(name))
+        listed = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
+        libraries = [word for word in listed.split() if word.startswith("/")]
+        (libc,) = [path for path in libraries if path.endswith("/libc.so.6")]
+        glibc = [os.path.join(os.path.dirname(libc), f"lib{part}.so.{n}")
+                 for part, n in (("m", 6), ("dl", 2), ("rt", 1), ("pthread", 0))]
+        for library in libraries + glibc:
+            os.makedirs(root + os.path.dirname(library), exist_ok=True)
+            shutil.copy(library, root + library)
+        os.makedirs(root + "/usr/bin", exist_ok=True)
+        shutil.copy(path, root + "/usr/bin/" + name)
+    os.symlink("usr/bin", root + "/bin")
+    os.makedirs(root + "/tmp")
+    os.makedirs(root + "/dev/shm")
+    os.mknod(root + "/dev/null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+
+
+def packed(folder):
+    """The package alone carries a run: in a root that has a C library and a shell (not even /proc), with stand-ins for
+    what --slim left out, without a driver; then all steps, on virtual GPUs."""
+    if os.geteuid() != 0:
+        sys.exit(77)
+    root = os.path.join(folder, "root")
+    os.makedirs(root)
+    try:
+        bare_root(root)
+    except PermissionError:
+        sys.exit(77)
+    build = os.path.dirname(os.path.dirname(os.path.dirname(BENCH)))
+    subprocess.run([CHECK, "pack", build, root + "/pack", "--slim"], check=True, capture_output=True)
+    shutil.copy(BENCH, root + "/pack/bin/fake")
+    with open(root + "/pack/config.json", "w") as f:
+        json.dump(MODEL, f)
+
+    def inside(status, **settings):
+        env = dict(PATH="/usr/bin", **settings)
+        done = subprocess.run([shutil.which("chroot", path="/usr/sbin:/sbin"), root, "/pack/check.sh", "run", "/out"], env=env, text=True, capture_output=True)
+        assert done.returncode == status, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
+        with open(root + "/out/check.json") as f:
+            out = json.load(f)
+        return out, {s["name"]: s for s in out["steps"]}
+
+    out, steps = inside(4)
+    assert out["program"].startswith("shardbench "), out
+    assert steps["libnccl.so.2"]["status"] == "WAIVED", steps
+    assert steps["device"]["status"] == "WAIVED" and "no usable GPU" in steps["device"]["reason"], steps
+    (name,) = [n for n in os.listdir(root + "/pack/lib/absent") if "cublasLt" in n]
+    library = ctypes.CDLL(os.path.join(root, "pack/lib/absent", name))
+    library.cublasLtGetStatusString.restype = ctypes.c_char_p
+    assert library.cublasLtCreate(None) == 1  # CUBLAS_STATUS_NOT_INITIALIZED
+    assert b"is not on this machine" in library.cublasLtGetStatusString(1)
+
+    out, steps = inside(0, CHECK_BENCH="/pack/bin/fake", CHECK_MODEL="/pack/config.json", CHECK_BYTES="64KiB",
+                        CHECK_SMALL="64KiB", CHECK_BUDGET="0.01s", CHECK_FLAGS="--force -n 3", CHECK_STORAGE="32MiB",
+                        CHECK_GEMM="--shape 64x64x64", FAKEGPU_DEVICES="2", ASAN_OPTIONS="detect_leaks=0")
+    done = {n for n, s in steps.items() if s["status"] == "PASS"}
+    assert {"device", "copies", "kernels", "nccl", "fit", "rehearse-cpu", "rehearse-nvme"} <= done, steps
+
+
+def one_fails(folder):
+    """A step that fails is named with its output, and stops no other."""
+    out, steps = run(folder, 1, faults="error:gpu_adam:2")
+    assert steps["kernels"]["status"] == "FAIL" and "adam" in steps["kernels"]["output"], steps
+    assert steps["gemm"]["status"] == steps["copies"]["status"] == steps["fit"]["status"] == "PASS", steps
+    assert {m["kind"] for m in out["measurements"]} >= {"copy", "memory"}, out["measurements"]
+
+
+def interrupted(folder):
+    """A run that is ended from outside leaves what it knows."""
+    env = settings(folder, faults="stuck:gpu_triad:1")
+    process = subprocess.Popen([CHECK, "run", folder], env=env, text=True, stdout=subprocess.PIPE)
+    path, limit = os.path.join(folder, "check.json"), time.time() + 60
+    while not (os.path.exists(path) and "device" in open(path).read()) and time.time() < limit:
+        time.sleep(0.2)
+    process.terminate()
+    process.communicate(timeout=20)
+    with open(path) as f:
+        steps = [(s["name"], s["status"]) for s in json.load(f)["steps"]]
+    assert process.returncode == 130 and steps == [("device", "PASS"), ("interrupted", "FAIL")], (process.returncode, steps)
 
 
 with tempfile.TemporaryDirectory() as scratch:
