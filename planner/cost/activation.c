@@ -18,10 +18,11 @@ struct table {
     const struct recipe *r;
     struct saved_tensor *out;
     size_t count;
-    double tokens, element_bytes;
+    double tokens, element_bytes, linear_bytes; // of activations, of what linear layers keep
     double split, unsplit; // tensor parallelism: 1/t on sharded tensors, on the others
     double stream_bytes;   // per element of the residual stream: fp32 under autocast
     bool compiled, megatron, autocast;
+    bool fused; // the MLP's activation is one kernel: it saves its inputs alone (Liger, flash-attn)
 };
 
 static double dim(uint64_t v) {
@@ -80,7 +81,7 @@ static void save_norm(struct table *t, const char *input, const char *output, bo
         save(t, "norm statistics", 8 * u, KEEP_PLAIN); // mean and reciprocal deviation, fp32
     }
     if (output && !t->compiled)
-        save(t, output, (t->autocast ? readers : 1) * t->element_bytes * width * u, KEEP_PLAIN);
+        save(t, output, (t->autocast ? readers : 1) * t->linear_bytes * width * u, KEEP_PLAIN);
 }
 
 static void save_mask(struct table *t, const char *name, double width) {
@@ -124,6 +125,8 @@ static void save_plain_attention(struct table *t) {
     save(t, "values", e * saved_kv, KEEP_OP);
     save_attention_product(t);
     save(t, "attention output", e * q, KEEP_OP);
+    if (t->linear_bytes < t->element_bytes)
+        save(t, "attention output in 8 bits", t->linear_bytes * q * t->split, KEEP_OP);
 }
 
 static void save_latent_attention(struct table *t) {
@@ -150,18 +153,18 @@ static void save_mlp(struct table *t, double width, double copies, bool listed) 
     if (t->m->gated_mlp) {
         save(t, "gate", f, op);
         save(t, "up", f, KEEP_PLAIN);
-        if (!t->compiled && !t->megatron)
+        if (!t->compiled && !t->fused)
             save(t, "activated gate", f, KEEP_PLAIN);
     } else {
         save(t, "up", f, op);
         // gelu_new is written out in Python: x^3, tanh, 1 + tanh and x / 2 are saved beside x.
-        bool spelled_out = !t->compiled && !t->megatron && t->m->architecture &&
+        bool spelled_out = !t->compiled && !t->fused && t->m->architecture &&
                            strcmp(t->m->architecture, "gpt2") == 0;
         if (spelled_out)
             save(t, "gelu_new intermediates", 3 * f, KEEP_PLAIN);
     }
     if (!t->compiled)
-        save(t, "down input", f, KEEP_PLAIN);
+        save(t, "down input", f / t->element_bytes * t->linear_bytes, KEEP_PLAIN);
 }
 
 static void save_experts(struct table *t) {
@@ -183,6 +186,10 @@ static struct table table_start(const struct model *m, const struct recipe *r,
     t.unsplit = r->tp_without_sequence_parallel ? 1 : t.split;
     t.compiled = r->compile; // a stack of fused kernels alone saves what eager saves
     t.megatron = r->stack == STACK_MEGATRON;
+    t.fused = r->stack != STACK_EAGER;
+    // Transformer Engine keeps the cast inputs of its linear layers.
+    bool cast = t.megatron && r->precision == PRECISION_FP8;
+    t.linear_bytes = cast ? dtype_bytes(DTYPE_FP8) : t.element_bytes;
     t.autocast = r->precision == PRECISION_AMP_BF16 && !t.compiled && !t.megatron;
     t.stream_bytes = t.autocast ? 4 : t.element_bytes;
     return t;
@@ -268,7 +275,10 @@ uint64_t activation_blocks_bytes(const struct model *m, const struct recipe *r) 
     // 1F1B: the first stage has min(g, pp) micro-batches under way. docs/method.md §model-parallel.
     uint64_t stages = r->pp ? r->pp : 1,
              under_way = r->grad_accum < stages ? r->grad_accum : stages;
-    return to_bytes(total / dim(stages) * dim(under_way ? under_way : 1));
+    double first = total / dim(stages) * dim(under_way ? under_way : 1);
+    if (r->virtual_stages > 1) // an interleaved schedule starts more (arXiv 2205.05198 §4.2.3)
+        first *= 1 + (dim(stages) - 1) / (dim(stages) * dim(r->virtual_stages));
+    return to_bytes(first);
 }
 
 uint64_t activation_working_bytes(const struct model *m, const struct recipe *r) {

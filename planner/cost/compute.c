@@ -10,9 +10,10 @@
 #include <string.h>
 
 #define TILE_ELEMENTS (128.0 * 256.0)
-#define ATTENTION_BACKWARD_FLOP 2.5 // five matmuls for two
-#define MATH_ATTENTION_SHARE 0.6    // of the large-matmul rate, batched matmuls of head width
-#define FP8_CAST_BYTES 3.0          // read 16 bit, write 8 bit
+#define ATTENTION_BACKWARD_FLOP 2.5  // five matmuls for two
+#define MATH_ATTENTION_SHARE 0.6     // of the large-matmul rate, batched matmuls of head width
+#define FP8_CAST_BYTES 3.0           // read 16 bit, write 8 bit
+#define FP8_CAST_TRANSPOSE_BYTES 4.0 // and write it transposed
 
 static double constant(const struct gpu *g, enum kernel_stack s, enum kernel_constant k) {
     return gpu_kernel(g, s, k).value;
@@ -92,6 +93,7 @@ double compute_step_host_s(const struct cluster *c, const struct recipe *r) {
 struct tally {
     const struct gpu *gpu;
     enum kernel_stack stack;
+    double micro_steps; // per optimizer step
     double s, low_s, high_s;
     double gemm_s, attention_s; // parts of s
 };
@@ -123,10 +125,18 @@ static double flop_of(const struct gemm_shape *s) {
     return 2.0 * (double)s->m * (double)s->n * (double)s->k * (double)s->count;
 }
 
-// Scaling and casting the operands of an fp8 matmul to 8 bits.
-static double fp8_bytes(const struct gemm_shape *s) {
-    const double m = (double)s->m, n = (double)s->n, k = (double)s->k;
-    return s->dtype == DTYPE_FP8 ? FP8_CAST_BYTES * (m * k + n * k) * (double)s->count : 0.0;
+// Scaling and casting the operands of an fp8 matmul to 8 bits. Transformer Engine casts a tensor
+// and its transpose in one kernel and keeps both for backward; weights once per step.
+static double fp8_bytes(const struct tally *t, const struct gemm_shape *s, bool backward) {
+    const double m = (double)s->m, n = (double)s->n, k = (double)s->k, count = (double)s->count;
+    if (s->dtype != DTYPE_FP8) {
+        return 0.0;
+    }
+    if (t->stack == STACK_MEGATRON) {
+        const double elements = backward ? m * n : m * k + n * k / t->micro_steps;
+        return FP8_CAST_TRANSPOSE_BYTES * elements * count;
+    }
+    return (backward ? 2.0 : 1.0) * FP8_CAST_BYTES * (m * k + n * k) * count;
 }
 
 static void tally_gemm(struct tally *t, double seconds) {
@@ -140,7 +150,7 @@ static double gemms_forward(const struct unit_ops *o, struct tally *t, struct un
     for (size_t i = 0; i < o->gemm_count; i++) {
         const struct gemm_shape *s = &o->gemms[i];
         tally_gemm(t, share * compute_gemm_s(t->gpu, t->stack, s));
-        tally_memory(t, share * fp8_bytes(s), s->dtype == DTYPE_FP8 ? 2.0 * share : 0.0);
+        tally_memory(t, share * fp8_bytes(t, s, false), s->dtype == DTYPE_FP8 ? 2.0 * share : 0.0);
         flop += share * flop_of(s);
         if (share == 1.0) {
             add_shape(u, s);
@@ -165,7 +175,7 @@ static double gemms_backward(const struct unit_ops *o, struct tally *t, struct u
             flop += o->trained[i] * flop_of(&weight);
             add_shape(u, &weight);
         }
-        tally_memory(t, 2.0 * fp8_bytes(f), f->dtype == DTYPE_FP8 ? 4.0 : 0.0);
+        tally_memory(t, fp8_bytes(t, f, true), f->dtype == DTYPE_FP8 ? 4.0 : 0.0);
     }
     return flop;
 }
@@ -241,7 +251,7 @@ static uint64_t gemm_launches(const struct unit_ops *o, bool backward) {
 
 static void forward_cost(const struct cluster *c, const struct recipe *r, const struct unit_ops *o,
                          struct unit_cost *u) {
-    struct tally t = {.gpu = &c->gpu, .stack = r->stack};
+    struct tally t = {.gpu = &c->gpu, .stack = r->stack, .micro_steps = fmax(1, r->grad_accum)};
     u->model_flop = gemms_forward(o, &t, u, 1.0) + o->attention_flop;
     attention(o, &t, r, false, 1.0);
     tally_memory(&t, o->forward_bytes, (double)o->forward_kernels);
@@ -253,7 +263,7 @@ static void forward_cost(const struct cluster *c, const struct recipe *r, const 
 
 static void backward_cost(const struct cluster *c, const struct recipe *r, const struct unit_ops *o,
                           bool is_block, struct unit_cost *u) {
-    struct tally t = {.gpu = &c->gpu, .stack = r->stack};
+    struct tally t = {.gpu = &c->gpu, .stack = r->stack, .micro_steps = fmax(1, r->grad_accum)};
     double gemm = 0, att = 0, mem = 0;
     if (is_block) {
         compute_recompute_shares(r, &gemm, &att, &mem);

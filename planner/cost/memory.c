@@ -39,8 +39,7 @@ uint64_t memory_local_ranks(const struct cluster *c, const struct recipe *r) {
 }
 
 uint64_t memory_local_replicas(const struct cluster *c, const struct recipe *r) {
-    uint64_t ways = (r->tp ? r->tp : 1) * (r->cp ? r->cp : 1);
-    uint64_t local = memory_local_ranks(c, r) / ways;
+    uint64_t local = memory_local_ranks(c, r) / (r->tp ? r->tp : 1);
     if (local == 0)
         return 1;
     return r->world < local ? r->world : local;

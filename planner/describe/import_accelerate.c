@@ -427,6 +427,8 @@ static bool read_fsdp(struct acc *c, const yaml_node_t *root) {
     if ((tp && !set(c, mesh, "parallelism_config", "tp", tp)) ||
         (cp && !set(c, mesh, "parallelism_config", "cp", cp)))
         return false;
+    if (c->r.strategy == STRATEGY_HSDP && c->r.cp > 1)
+        c->r.shard_group *= c->r.cp; // the mesh shards over data and context ranks together
     // accelerate's defaults, which are not torch's.
     if (!c->fsdp2)
         c->r.backward_prefetch = PREFETCH_BACKWARD_NONE;

@@ -61,7 +61,7 @@ static bool set_precision(struct torch *t, const char *path, const char *param,
 static void set_mesh(struct torch *t) {
     if (t->replicate > 1 && t->r.strategy == STRATEGY_FSDP2) {
         t->r.strategy = STRATEGY_HSDP;
-        t->r.shard_group = t->shard;
+        t->r.shard_group = t->shard * (t->r.cp > 0 ? t->r.cp : 1); // dp_shard_cp
     }
 }
 

@@ -168,7 +168,7 @@ static void default_switches(struct recipe *r) {
 
 void recipe_defaults(enum strategy s, struct recipe *out) {
     struct recipe r = {.strategy = s, .framework = recipe_framework(s)};
-    r.tp = r.cp = r.pp = r.ep = 1;
+    r.tp = r.cp = r.pp = r.ep = r.virtual_stages = 1;
     r.micro_batch = r.grad_accum = 1;
     r.precision = PRECISION_BF16_MIXED;
     r.clip = 1;
@@ -305,7 +305,7 @@ static bool resolve_groups(struct recipe *r, const struct cluster *c, struct err
     uint64_t world = c->gpus ? c->gpus : c->nodes * c->gpus_per_node;
     if (world == 0)
         return err_set(e, ERR_INPUT, "cluster %s has no GPU", c->name ? c->name : "?");
-    world /= r->tp * r->cp * r->pp;
+    world /= r->tp * r->pp; // context ranks hold the same weights and share in their states
     uint64_t shard = world;
     if (r->strategy == STRATEGY_DDP || r->strategy == STRATEGY_FSDP1_NOSHARD) {
         shard = 1;
@@ -389,33 +389,31 @@ static bool divide_batch(uint64_t global, uint64_t by, const char *what, uint64_
 }
 
 static bool resolve_batch(struct recipe *r, struct err *e) {
+    const uint64_t ranks = r->world / r->cp; // that read batches of their own
     if (r->global_batch == 0) {
         r->micro_batch = r->micro_batch ? r->micro_batch : 1;
         r->grad_accum = r->grad_accum ? r->grad_accum : 1;
-        uint64_t per_rank = 0, global = 0;
-        if (!units_mul(r->micro_batch, r->grad_accum, &per_rank, e) ||
-            !units_mul(per_rank, r->world, &global, e))
-            return false;
-        r->global_batch = global;
-        return true;
+        uint64_t per_rank = 0;
+        return units_mul(r->micro_batch, r->grad_accum, &per_rank, e) &&
+               units_mul(per_rank, ranks, &r->global_batch, e);
     }
     uint64_t by = 0;
     if (r->grad_accum == 0) {
         r->micro_batch = r->micro_batch ? r->micro_batch : 1;
-        return units_mul(r->micro_batch, r->world, &by, e) &&
+        return units_mul(r->micro_batch, ranks, &by, e) &&
                divide_batch(r->global_batch, by, "micro batch x GPUs", &r->grad_accum, e);
     }
     if (r->micro_batch == 0)
-        return units_mul(r->grad_accum, r->world, &by, e) &&
+        return units_mul(r->grad_accum, ranks, &by, e) &&
                divide_batch(r->global_batch, by, "accumulation x GPUs", &r->micro_batch, e);
-    if (!units_mul(r->micro_batch, r->grad_accum, &by, e) || !units_mul(by, r->world, &by, e))
+    if (!units_mul(r->micro_batch, r->grad_accum, &by, e) || !units_mul(by, ranks, &by, e))
         return false;
     if (by != r->global_batch)
         return err_set(e, ERR_USAGE,
                        "micro batch %llu x accumulation %llu x %llu GPUs = %llu sequences, but "
                        "the global batch is %llu",
                        (unsigned long long)r->micro_batch, (unsigned long long)r->grad_accum,
-                       (unsigned long long)r->world, (unsigned long long)by,
+                       (unsigned long long)ranks, (unsigned long long)by,
                        (unsigned long long)r->global_batch);
     return true;
 }

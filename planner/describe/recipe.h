@@ -99,6 +99,7 @@ struct recipe {
     bool shard_group_derived; // by recipe_resolve: the GPUs of a node
     uint64_t reshard_group;   // fsdp2-reshard=K
     uint64_t tp, cp, pp, ep;  // 1 = off
+    uint64_t virtual_stages;  // pieces of a pipeline stage, interleaved; 1 = plain 1F1B
     enum wrap wrap;
     uint64_t wrap_parameters; // WRAP_SIZE: units merge up to this many parameters
     // Batch

@@ -39,6 +39,11 @@ static bool check_shape(const struct recipe *r, const struct model *m, struct er
     if (r->pp > m->layers)
         return err_set(e, ERR_USAGE, "--pp %llu: there are only %llu layers", ULL(r->pp),
                        ULL(m->layers));
+    if (r->virtual_stages > 1 && (r->pp < 2 || r->pp * r->virtual_stages > m->layers))
+        return err_set(e, ERR_USAGE,
+                       "virtual_stages %llu: %llu layers are too few for %llu stages of as many "
+                       "pieces, or there is no pipeline",
+                       ULL(r->virtual_stages), ULL(m->layers), ULL(r->pp));
     return true;
 }
 
@@ -53,6 +58,9 @@ static bool check_together(const struct recipe *r, struct err *e) {
         return refuse(e, option, n, "LoRA beside model parallelism is not modelled");
     if (r->strategy == STRATEGY_MICS || r->strategy == STRATEGY_ZEROPP)
         return refuse(e, option, n, "mics and zero++ lay their groups over whole nodes");
+    if (r->cp > 1 && recipe_has_shard_group(r->strategy) && r->shard_group % r->cp != 0)
+        return refuse(e, "--cp", r->cp,
+                      "context ranks share one copy: a multiple of them shards it");
     bool stages = recipe_is_stage3(r) || r->strategy == STRATEGY_ZERO2;
     if (r->pp > 1 && stages)
         return refuse(e, "--pp", r->pp, "DeepSpeed's pipeline engine takes ZeRO stage 1 at most");
@@ -110,8 +118,9 @@ static bool check_experts(const struct recipe *r, const struct model *m, uint64_
 
 bool recipe_check_parallel(const struct recipe *r, const struct model *m, const struct cluster *c,
                            struct err *e) {
-    if (r->tp == 0 || r->cp == 0 || r->pp == 0 || r->ep == 0)
-        return err_set(e, ERR_USAGE, "--tp, --cp, --pp and --ep must be at least 1");
+    if (r->tp == 0 || r->cp == 0 || r->pp == 0 || r->ep == 0 || r->virtual_stages == 0)
+        return err_set(e, ERR_USAGE,
+                       "--tp, --cp, --pp, --ep and virtual_stages must be at least 1");
     if (ways_of(r) > 1 && (!check_node(r, c, e) || !check_shape(r, m, e) || !check_together(r, e)))
         return false;
     uint64_t gpus = c->gpus ? c->gpus : c->nodes * c->gpus_per_node;

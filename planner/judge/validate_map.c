@@ -179,16 +179,19 @@ static void map_recompute(const struct run_row *r, struct recipe *out) {
     }
 }
 
-// Whose kernels ran. Liger replaces norms, rope, activation and loss by fused ones, as a compiler
-// does.
+// Whose kernels ran. Liger, and flash-attn's and apex' layers, replace norms, rope, activation and
+// residual by fused ones, as a compiler does.
 static void map_kernels(const struct run_row *r, struct recipe *out) {
-    const bool liger = has(r->framework, "Liger");
+    const bool liger = has(r->framework, "Liger"), fused = has(r->framework, "fused kernels");
     const bool megatron = strcmp(r->score.stack, "megatron") == 0;
     out->compile = r->compile;
-    out->stack = megatron ? STACK_MEGATRON : r->compile || liger ? STACK_COMPILED : STACK_EAGER;
+    out->stack = megatron                       ? STACK_MEGATRON
+                 : r->compile || liger || fused ? STACK_COMPILED
+                                                : STACK_EAGER;
     out->attention = has(r->attention, "eager") ? ATTENTION_MATH : ATTENTION_FLASH;
     out->loss = has(r->loss_head, "fused") ? LOSS_FUSED : liger ? LOSS_CHUNKED : LOSS_TORCH;
-    out->optimizer_fused = out->optimizer_fused || megatron || has(r->framework, "torchtitan");
+    out->optimizer_fused = out->optimizer_fused || megatron || has(r->framework, "torchtitan") ||
+                           has(r->optimizer, "fused");
     out->optimizer_foreach = !out->optimizer_fused;
 }
 
@@ -248,13 +251,13 @@ static void map_fields(const struct run_row *r, struct recipe *out, struct arena
     }
 }
 
-// Data-parallel groups are resolved on the ranks that hold the same shard of the model; tensor,
-// context and pipeline ways are put back afterwards.
+// Data-parallel groups are resolved on the ranks that hold the same part of the model, context
+// ranks among them; the ways are put back afterwards.
 static bool resolve(const struct run_row *r, const struct model *m, const struct cluster *c,
                     struct recipe *out, struct err *e) {
     struct cluster ranks = *c;
-    const uint64_t ways = r->tp * r->cp * r->pp;
-    if (ways == 0 || c->gpus % ways != 0) {
+    const uint64_t ways = r->tp * r->pp;
+    if (ways == 0 || r->cp == 0 || c->gpus % (ways * r->cp) != 0) {
         return err_set(e, ERR_INPUT, "%llu GPUs do not divide into tp x cp x pp",
                        (unsigned long long)c->gpus);
     }
@@ -265,6 +268,8 @@ static bool resolve(const struct run_row *r, const struct model *m, const struct
     out->tp = r->tp;
     out->cp = r->cp;
     out->pp = r->pp;
+    out->virtual_stages = r->virtual_stages;
+    out->global_batch /= r->cp;
     out->ep = r->ep;
     if (has(r->param_dtype, "fp16 (AMP)")) { // autocast to fp16: Volta has no bf16
         out->compute_dtype = DTYPE_FP16;

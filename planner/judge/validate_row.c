@@ -145,6 +145,7 @@ static void read_run(struct json_node o, struct arena *a, struct run_row *r) {
     r->pp = ways_of(o, "pp");
     r->cp = ways_of(o, "cp");
     r->ep = ways_of(o, "ep");
+    r->virtual_stages = ways_of(o, "virtual_stages");
     r->seq = count_of(o, "seq_len");
     r->micro_batch = count_of(o, "micro_batch_per_gpu");
     r->grad_accum = count_of(o, "grad_accum");

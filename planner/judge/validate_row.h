@@ -53,7 +53,7 @@ struct run_row {
     const char *id, *source, *tier, *value_kind, *notes;
     struct run_model model;
     const char *gpu, *interconnect_inter, *framework, *framework_version, *strategy;
-    uint64_t gpus, gpus_per_node, shard_group, tp, pp, cp, ep;
+    uint64_t gpus, gpus_per_node, shard_group, tp, pp, cp, ep, virtual_stages;
     const char *offload_optimizer, *offload_params, *offload_activations;
     uint64_t seq, micro_batch, grad_accum;
     const char *param_dtype, *reduce_dtype, *optimizer, *recompute, *attention, *loss_head;

@@ -76,12 +76,12 @@ static enum bound bound_of(const struct step_sums *sums, double bubble_s, double
     return bubble_s > sums->by_kind[largest] ? BOUND_PIPELINE_BUBBLE : bounds[largest];
 }
 
-// The pipeline fills and drains once per step: forward and backward last (g + pp - 1) / g of their
-// time without bubbles. An estimate; docs/method.md §model-parallel.
+// The pipeline fills and drains once per step: forward and backward last (g + (pp - 1) / v) / g of
+// their time without bubbles. An estimate; docs/method.md §model-parallel.
 static void add_bubble(const struct recipe *r, struct step_time *t) {
     if (r->pp <= 1)
         return;
-    double bubble = (double)(r->pp - 1) / (double)r->grad_accum;
+    double bubble = (double)(r->pp - 1) / (double)(r->grad_accum * r->virtual_stages);
     t->bubble_s = (t->forward_s + t->backward_s) * bubble;
     t->forward_s *= 1 + bubble;
     t->backward_s *= 1 + bubble;

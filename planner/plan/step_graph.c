@@ -152,8 +152,7 @@ static void fill_buffers(struct export *x, uint32_t count) {
 void step_graph_fill(struct step_builder *b, const struct sim_result *run, struct graph *out) {
     uint32_t count = sim_task_count(b->sim);
     struct export x = {.b = b, .run = run, .out = out, .offset = BUFFER_COUNT};
-    *out =
-        (struct graph){.ranks = b->recipe->world * b->recipe->tp * b->recipe->cp * b->recipe->pp};
+    *out = (struct graph){.ranks = b->recipe->world * b->recipe->tp * b->recipe->pp};
     x.groups = arena_array(b->arena, GROUPS_MAX, sizeof *x.groups);
     x.buffers = arena_array(b->arena, BUFFER_COUNT, sizeof *x.buffers);
     x.buffers[BUFFER_GATHER] = (struct graph_buffer){"gather", 0, DEVICE_GPU};

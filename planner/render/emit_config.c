@@ -280,7 +280,8 @@ static char *accelerate_text(const struct emit_config *q) {
 static void put_titan_parallelism(struct text *t, const struct recipe *r) {
     put(t, "[parallelism]");
     put(t, "data_parallel_replicate_degree = %llu", (unsigned long long)r->replica_group);
-    put(t, "data_parallel_shard_degree = %llu", (unsigned long long)r->shard_group);
+    // torchtitan multiplies it by the context ways to get the ranks it shards over.
+    put(t, "data_parallel_shard_degree = %llu", (unsigned long long)(r->shard_group / r->cp));
     put(t, "fsdp_reshard_after_forward = \"%s\"",
         r->strategy == STRATEGY_FSDP2_NORESHARD ? "never"
         : r->reshard_root                       ? "always"

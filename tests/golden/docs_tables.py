@@ -7,6 +7,7 @@ usage: docs_tables.py [--write]     (--write puts today's figures into its rows)
 import collections
 import json
 import os
+import statistics
 import subprocess
 import sys
 
@@ -116,6 +117,48 @@ def oracle_rows():
             yield line, ""
 
 
+HELD_OUT = {"step_time": "step", "memory": "memory"}
+
+
+def held_out():
+    return program("validate", os.path.join(ROOT, "tests", "held_out", "runs.json"))
+
+
+def blind():
+    """What was said of the rows before anything was changed for their sake: id, metric -> fraction."""
+    with open(os.path.join(ROOT, "tests", "held_out", "blind.tsv")) as f:
+        lines = [x.split("\t") for x in f.read().splitlines()[1:]]
+    return {(x[0], x[1]): float(x[3]) / float(x[2]) - 1 for x in lines}
+
+
+def held_out_rows():
+    first, rows = blind(), [r for r in held_out()["rows"] if r["scored"]]
+    if {(r["id"], r["metric"]) for r in rows} != set(first):
+        yield "the scored rows are those of blind.tsv", ""
+    for r in rows:
+        now, unit = r["predicted"] / r["measured"] - 1, 1 if r["metric"] == "step_time" else GIB
+        yield (f"| {r['id']} | {HELD_OUT[r['metric']]} |",
+               f"| {r['measured'] / unit:.4g} | {r['predicted'] / unit:.4g} | "
+               f"{first[r['id'], r['metric']] * 100:+.0f} | {now * 100:+.0f} |")
+
+
+def held_out_scores():
+    first, rows = blind(), [r for r in held_out()["rows"] if r["scored"]]
+    for name, metric, group in (("data parallel, step", "step_time", "data_parallel"),
+                                ("mixed, step", "step_time", "mixed"),
+                                ("float8, step", "step_time", "float8"), ("memory", "memory", None)):
+        mine = [r for r in rows if r["metric"] == metric and group in (None, r["group"])]
+        figures = [len(mine)]
+        for ape in ([abs(first[r["id"], metric]) for r in mine], [r["ape"] for r in mine]):
+            by_source = collections.defaultdict(list)
+            for r, x in zip(mine, ape):
+                by_source[r["source"].split(",")[0].split(" Table")[0].split(" (")[0]].append(x)
+            means = [statistics.mean(x) for x in by_source.values()]
+            figures += [f"{100 * x:.1f}" for x in (statistics.mean(ape), statistics.mean(means),
+                                                   statistics.median(ape))]
+        yield f"| {name} |", "| " + " | ".join(map(str, figures + [f"{100 * max(ape):.0f}"])) + " |"
+
+
 def renewed(line, start, rest):
     """The line with its last cells put right: those between `start` and `rest` stay."""
     between = line[len(start):].split("|")[: -1 - (rest.count("|") - 1)]
@@ -126,7 +169,7 @@ def main():
     text = open(DOCUMENT).read()
     wrong = []
     for rows in (memory_rows, memory_scores, saved_tensor_rows, call_rows, copy_rows,
-                 case_counts, oracle_rows):
+                 case_counts, oracle_rows, held_out_rows, held_out_scores):
         for start, rest in rows():
             match = [x for x in text.splitlines() if start in x]
             if not any(rest.strip("| ") in x for x in match):

@@ -168,6 +168,26 @@ static void frozen_weights_have_no_gradient_product(void **state) {
     near(qb.flop, 3 * block * tokens + 2 * attention, 1e-12);
 }
 
+// Transformer Engine casts a weight once per optimizer step: four bytes an element over the
+// micro-steps.
+static void engine_casts_weights_once(void **state) {
+    (void)state;
+    struct model m = llama();
+    struct cluster c = ampere();
+    struct recipe r = recipe();
+    struct unit_cost one, four, b;
+    c.gpu.peak_flop_per_s[DTYPE_FP8] = spec(624 * UNITS_TERA);
+    r.precision = PRECISION_FP8;
+    r.stack = STACK_MEGATRON;
+    compute_unit(&(struct compute_context){&m, &c, &r}, &units[1], &one, &b);
+    r.grad_accum = 4;
+    compute_unit(&(struct compute_context){&m, &c, &r}, &units[1], &four, &b);
+    const double weights = 4.0 * H * H + 3.0 * H * F;
+    const double rate =
+        2039 * UNITS_GIGA * gpu_kernel(&c.gpu, STACK_MEGATRON, KERNEL_HBM_FRACTION).value;
+    near(one.duration_s - four.duration_s, 0.75 * 4 * weights / rate, 1e-6);
+}
+
 static void window_counts_pairs(void **state) {
     (void)state;
     struct model m = llama();
@@ -319,6 +339,7 @@ static void bf16_before_ampere_runs_as_fp32(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(flops_match_closed_form),
+        cmocka_unit_test(engine_casts_weights_once),
         cmocka_unit_test(window_counts_pairs),
         cmocka_unit_test(frozen_weights_have_no_gradient_product),
         cmocka_unit_test(gemm_law_follows_square_sweep),

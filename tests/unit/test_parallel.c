@@ -114,9 +114,16 @@ static void context(void **state) {
     struct recipe r = recipe_of(STRATEGY_FSDP2, 1, 4, 1, 1);
     struct err e = {0};
     struct volume v;
+    struct memory m;
     assert_true(recipe_resolve(&r, &f.dense, &f.cluster, &e));
-    assert_int_equal(r.world, 4);
+    // Context ranks hold the same weights: sixteen shards, four sequences.
+    assert_int_equal(r.world, 16);
+    assert_int_equal(r.shard_group, 16);
+    assert_int_equal(r.global_batch, 4);
     assert_true(volume_estimate(&f.dense, &f.cluster, &r, &v, &e));
+    assert_true(memory_estimate(&f.dense, &f.cluster, &r, &m, &e));
+    near((double)m.classes_bytes[MEMORY_PARAMS], 4.0 * (double)f.dense.parameters / 16, 1e-3);
+    assert_int_equal(find(&v, "backward", "gradients")->group_size, 16);
     double each = 2.0 * 4096 * 8 * 128 * 2;
     near(find(&v, "forward", "keys and values")->payload_bytes, 80 * each, 1e-12);
     near(find(&v, "backward", "keys and values")->payload_bytes, 80 * each, 1e-12);
@@ -156,6 +163,38 @@ static void pipeline(void **state) {
     assert_true(memory_estimate(&f.dense, &f.cluster, &one, &whole, &e));
     near((double)staged.phases[PHASE_FORWARD].classes_bytes[MEMORY_ACTIVATIONS],
          (double)whole.phases[PHASE_FORWARD].classes_bytes[MEMORY_ACTIVATIONS], 0.03);
+    arena_destroy(f.arena);
+}
+
+// Stages in two pieces: half the bubble, 3/16; the first keeps 1 + 3/8 as much (arXiv 2205.05198).
+static void interleaved(void **state) {
+    (void)state;
+    struct fixture f = open_fixture();
+    struct recipe r = recipe_of(STRATEGY_ZERO1, 4, 1, 4, 1), plain = r;
+    struct err e = {0};
+    struct step_time t;
+    struct memory pieces, whole;
+    r.grad_accum = plain.grad_accum = 8;
+    r.virtual_stages = 2;
+    assert_true(recipe_resolve(&r, &f.dense, &f.cluster, &e));
+    assert_true(recipe_resolve(&plain, &f.dense, &f.cluster, &e));
+    struct step_request q = {.model = &f.dense, .cluster = &f.cluster, .recipe = &r};
+    assert_true(step_simulate(&q, f.arena, &t, NULL, &e));
+    bool bubble = false;
+    for (size_t i = 0; i < t.wait_count; i++)
+        if (strstr(t.waits[i].on, "estimate")) {
+            bubble = true;
+            near(t.waits[i].fraction, 3.0 / 19, 1e-9);
+        }
+    assert_true(bubble);
+    assert_true(memory_estimate(&f.dense, &f.cluster, &r, &pieces, &e));
+    assert_true(memory_estimate(&f.dense, &f.cluster, &plain, &whole, &e));
+    near((double)pieces.phases[PHASE_FORWARD].classes_bytes[MEMORY_ACTIVATIONS],
+         1.375 * (double)whole.phases[PHASE_FORWARD].classes_bytes[MEMORY_ACTIVATIONS], 0.02);
+    r = recipe_of(STRATEGY_ZERO1, 4, 1, 1, 1);
+    r.virtual_stages = 2;
+    assert_false(recipe_resolve(&r, &f.dense, &f.cluster, &e));
+    assert_non_null(strstr(e.text, "virtual_stages 2"));
     arena_destroy(f.arena);
 }
 
@@ -333,6 +372,7 @@ int main(void) {
         cmocka_unit_test(tensor),
         cmocka_unit_test(context),
         cmocka_unit_test(pipeline),
+        cmocka_unit_test(interleaved),
         cmocka_unit_test(experts),
         cmocka_unit_test(experts_in_fsdp2),
         cmocka_unit_test(experts_in_hsdp),

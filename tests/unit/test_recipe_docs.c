@@ -128,7 +128,8 @@ static void test_refusals(void **state) {
     (void)state;
     static const char *const table[][3] = {
         {"recipe.sek", "1", "--set recipe.sek: no such recipe field; did you mean 'recipe.seq'?"},
-        {"recipe.world", "1", "recipe.world is derived (data-parallel ranks); it can't be set"},
+        {"recipe.world", "1",
+         "recipe.world is derived (data-parallel ranks, with the context ranks); it can't be set"},
         {"recipe.loss", "fuse", "recipe.loss: unknown value 'fuse'; did you mean 'fused'?"},
         {"pin_memory", "maybe", "recipe.pin_memory: 'maybe' is neither true nor false"},
         {"reduce_dtype", "fp99", "recipe.reduce_dtype: 'fp99' is not a type (fp32, bf16, fp16)"},
