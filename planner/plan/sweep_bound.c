@@ -12,6 +12,7 @@
 
 // A bound stays under the simulated value although a long accumulation is extrapolated.
 static const double margin = 0.999;
+static const uint64_t many_micro_steps = 1000000; // more than any step has
 
 struct work { // one micro-step of the units alone
     double forward_s, backward_s;
@@ -91,6 +92,7 @@ static bool fill_work(const struct sweep_bounds *t, size_t family, struct work *
     for (size_t i = 0; i < cell_count(t->points->space); i++) {
         struct recipe r = t->points->families[family].recipe;
         set_cell(t->points->space, i, &r);
+        r.grad_accum = many_micro_steps; // what is done once per step stays out of the bound
         if (!recipe_resolve(&r, t->basis->model, c, e))
             return false;
         table[i] = work_of(t->basis->model, c, &r);
