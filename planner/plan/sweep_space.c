@@ -111,7 +111,7 @@ static bool add_family(const struct sweep_space *s, const struct sweep_basis *b,
     probe.global_batch = 0;
     if (!recipe_resolve(&probe, b->model, &sized, e))
         return false;
-    f.replicas = probe.world;
+    f.replicas = probe.world / probe.cp; // that read batches of their own
     *out = f;
     return true;
 }
