@@ -46,7 +46,7 @@ void page_command(struct page *p, struct view root) {
         html_raw(&p->html, "<p class=note>The file does not state the command that made it.</p>\n");
         return;
     }
-    html_raw(&p->html, "<p>Made by</p><pre class=command tabindex=0><code>");
+    html_raw(&p->html, "<p>To reproduce this:</p><pre class=command tabindex=0><code>");
     html_user(&p->html, command);
     html_raw(&p->html, "</code></pre>\n");
 }
@@ -92,6 +92,30 @@ void page_badge(struct page *p, const char *status) {
     html_printf(&p->html, "<span class=\"badge %s\">", class);
     html_user(&p->html, status);
     html_raw(&p->html, "</span>");
+}
+
+void page_facts_open(struct page *p) {
+    html_raw(&p->html, "<dl class=facts>");
+}
+
+void page_fact(struct page *p, const char *name, struct view parent, const char *dotted,
+               const char *of) {
+    if (view_is_missing(view_find(parent, dotted)))
+        return;
+    html_raw(&p->html, "<div><dt>");
+    html_text(&p->html, name);
+    html_raw(&p->html, "</dt><dd>");
+    show_value(&p->html, parent, dotted);
+    if (of && !isnan(view_number(parent, of))) {
+        html_raw(&p->html, " <small>of ");
+        show_value(&p->html, parent, of);
+        html_raw(&p->html, "</small>");
+    }
+    html_raw(&p->html, "</dd></div>");
+}
+
+void page_facts_close(struct page *p) {
+    html_raw(&p->html, "</dl>\n");
 }
 
 static void write_head(struct page *p, const struct results *r) {

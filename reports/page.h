@@ -59,6 +59,13 @@ void page_subject(struct page *p, struct view root);
 // "<verdict class>": a coloured word with text for those who do not see colour.
 void page_badge(struct page *p, const char *status);
 
+// Key figures under the answer: page_facts_open, page_fact of each, page_facts_close. A figure that
+// the file does not state is left out; `of` is a second one it is part of, or NULL.
+void page_facts_open(struct page *p);
+void page_fact(struct page *p, const char *name, struct view parent, const char *dotted,
+               const char *of);
+void page_facts_close(struct page *p);
+
 // All sections written, nothing drawn. Then page_assemble after gnuplot_draw gives the final text,
 // malloc'd.
 void page_write(struct page *p, const struct results *r);

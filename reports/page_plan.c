@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "origins.h"
 #include "plans.h"
 
 #include <math.h>
@@ -12,12 +13,12 @@ static struct plans read_plans(struct view root) {
 static const char *choice_words(const char *choice) {
     static const struct {
         const char *choice, *words;
-    } known[] = {{"as_is", "Run it as it is."},
-                 {"change_knobs", "Change these settings."},
-                 {"offload", "Offload."},
-                 {"more_bandwidth", "Buy bandwidth."},
-                 {"more_gpus", "It needs more GPUs."},
-                 {"impossible", "Not possible here."}};
+    } known[] = {{"as_is", "Run it as it is"},
+                 {"change_knobs", "Change these settings"},
+                 {"offload", "Offload"},
+                 {"more_bandwidth", "Buy bandwidth"},
+                 {"more_gpus", "It needs more GPUs"},
+                 {"impossible", "Not possible here"}};
     for (size_t i = 0; choice && i < sizeof known / sizeof *known; i++)
         if (strcmp(choice, known[i].choice) == 0)
             return known[i].words;
@@ -47,25 +48,38 @@ static size_t nearest(const struct plans *s) {
 
 static void say_fits(struct page *p, const struct plans *s, size_t i) {
     struct html *h = &p->html;
+    struct view plan = s->items[i];
+    bool tight = strcmp(plans_fits(plan), "tight") == 0;
     html_raw(h, "<p class=headline>");
-    page_badge(p, plans_fits(s->items[i]));
+    page_badge(p, plans_fits(plan));
     html_raw(h, " ");
     html_user(h, s->labels[i]);
-    html_raw(h, strcmp(plans_fits(s->items[i]), "tight") == 0 ? " fits tightly: " : " fits: ");
-    show_value(h, s->items[i], "memory.allocated_peak_bytes");
-    html_raw(h, " of ");
-    show_value(h, s->items[i], "memory.capacity_bytes");
-    html_raw(h, " per GPU at the peak");
-    if (!isnan(view_number(s->items[i], "time.step_s"))) {
-        html_raw(h, "; ");
-        show_value(h, s->items[i], "time.step_s");
+    html_raw(h, tight ? " fits tightly" : " fits");
+    if (!isnan(view_number(plan, "time.step_s"))) {
+        html_raw(h, " and takes ");
+        show_value(h, plan, "time.step_s");
         html_raw(h, " per step");
-        if (view_string(s->items[i], "bound_by")) {
+        if (view_string(plan, "bound_by")) {
             html_raw(h, ", bound by ");
-            html_user(h, view_string(s->items[i], "bound_by"));
+            html_user(h, show_word(view_string(plan, "bound_by")));
         }
     }
     html_raw(h, ".</p>\n");
+}
+
+// The key figures of one plan.
+static void say_facts(struct page *p, struct view root, struct view plan) {
+    page_facts_open(p);
+    page_fact(p, "Peak memory per GPU", plan, "memory.allocated_peak_bytes",
+              "memory.capacity_bytes");
+    if (view_number(plan, "host.bytes_per_node") > 0)
+        page_fact(p, "Host memory per node", plan, "host.bytes_per_node", "host.capacity_bytes");
+    page_fact(p, "Optimizer step", plan, "time.step_s", NULL);
+    page_fact(p, "Tokens/s per GPU", plan, "time.tokens_per_s_per_gpu", NULL);
+    page_fact(p, "Model FLOPs utilization", plan, "time.mfu", NULL);
+    page_fact(p, "Sequences per step", plan, "recipe.global_batch", NULL);
+    page_fact(p, "Parameters", root, "model.parameters", NULL);
+    page_facts_close(p);
 }
 
 static void say_short(struct page *p, const struct plans *s) {
@@ -117,10 +131,10 @@ static void say_recommendation(struct page *p, struct view root) {
         if (words) {
             html_raw(h, "<b>");
             html_text(h, words);
-            html_raw(h, "</b> ");
+            html_raw(h, reason ? ":</b> " : ".</b>");
         }
         html_user(h, reason);
-        html_raw(h, "</p>\n");
+        html_raw(h, reason ? ".</p>\n" : "</p>\n");
     } else {
         html_raw(h, "<p class=note>The file gives no recommendation.</p>\n");
     }
@@ -129,17 +143,19 @@ static void say_recommendation(struct page *p, struct view root) {
 
 void page_plan_answer(struct page *p, struct view root) {
     struct plans s = read_plans(root);
-    size_t fitting = count_fitting(&s), fastest = plans_fastest(&s);
+    size_t fitting = count_fitting(&s), fastest = plans_fastest(&s), chosen = fastest;
+    if (s.recommended != SIZE_MAX && strcmp(plans_fits(s.items[s.recommended]), "no") != 0)
+        chosen = s.recommended;
     if (s.count == 0)
         html_raw(&p->html, "<p class=headline>The file holds no plan.</p>\n");
     else if (fitting == 0)
         say_short(p, &s);
-    else if (s.recommended != SIZE_MAX && strcmp(plans_fits(s.items[s.recommended]), "no") != 0)
-        say_fits(p, &s, s.recommended);
-    else if (fastest != SIZE_MAX)
-        say_fits(p, &s, fastest);
+    else if (chosen != SIZE_MAX)
+        say_fits(p, &s, chosen);
     else
         html_printf(&p->html, "<p class=headline>%zu of %zu plans fit.</p>\n", fitting, s.count);
+    if (fitting && chosen != SIZE_MAX)
+        say_facts(p, root, s.items[chosen]);
     if (fastest != SIZE_MAX && fastest != s.recommended && s.recommended != SIZE_MAX) {
         html_raw(&p->html, "<p>The fastest that fits is ");
         html_user(&p->html, s.labels[fastest]);
@@ -209,125 +225,12 @@ static void transfers_table(struct page *p, struct view plan) {
                   &(struct show_table){"Transfers of one step", columns, 8, 60, 0});
 }
 
-// The source of recipe.KEY among inputs[], whose paths may or may not say "recipe.".
-static struct view input_for(struct view inputs, const char *key) {
-    size_t i = 0;
-    for (const cJSON *c = view_first(inputs); c; c = c->next, i++) {
-        const char *path = view_item_string(c, "path");
-        const char *plain = path && strncmp(path, "recipe.", 7) == 0 ? path + 7 : path;
-        if (plain && strcmp(plain, key) == 0)
-            return view_member(inputs, c, i);
-    }
-    return (struct view){.path = "$", .arena = inputs.arena};
-}
-
-static void recipe_row(struct page *p, struct view value, struct view input) {
-    struct html *h = &p->html;
-    html_raw(h, "<tr><th scope=row>");
-    show_label(h, value.item->string);
-    html_raw(h, "</th><td>");
-    if (view_is_object(value))
-        show_value(h, value, "value");
-    else
-        show_scalar(h, value);
-    html_raw(h, "</td><td>");
-    const char *source = view_string(value, "source");
-    html_user(h, source ? source : view_string(input, "source"));
-    if (!source && !view_string(input, "source"))
-        html_raw(h, "<span class=none>not stated</span>");
-    html_raw(h, "</td></tr>\n");
-}
-
-static void recipe_table(struct page *p, struct view root, struct view plan) {
-    struct view recipe = view_find(plan, "recipe"), inputs = view_find(root, "inputs");
-    size_t i = 0;
-    if (view_count(recipe) == 0)
-        return;
-    show_table_open(&p->html, "Recipe: each value and where it came from");
-    html_raw(&p->html, "<thead><tr><th scope=col>Setting<th scope=col>Value<th scope=col>From"
-                       "</tr></thead><tbody>\n");
-    for (const cJSON *c = view_first(recipe); c; c = c->next, i++)
-        recipe_row(p, view_member(recipe, c, i), input_for(inputs, c->string));
-    html_raw(&p->html, "</tbody>");
-    show_table_close(&p->html);
-}
-
-static void input_value(struct page *p, struct view input) {
-    const char *unit = view_string(input, "unit");
-    double v = view_number(input, "value");
-    struct html *h = &p->html;
-    static const char *const scaled[][2] = {{"bytes", "_bytes"},
-                                            {"bytes/s", "_bytes_per_s"},
-                                            {"s", "_s"},
-                                            {"flop/s", "_flop_per_s"},
-                                            {"parameters", "parameters"}};
-    const char *key = NULL;
-    for (size_t i = 0; unit && i < sizeof scaled / sizeof *scaled; i++)
-        key = strcmp(unit, scaled[i][0]) == 0 ? scaled[i][1] : key;
-    if (key && !isnan(v)) {
-        show_value_as(h, input, "value", key);
-        return;
-    }
-    show_value(h, input, "value");
-    if (unit && !isnan(v)) {
-        html_raw(h, " ");
-        html_user(h, unit);
-    }
-}
-
-static void input_rows(struct page *p, struct view inputs) {
-    struct html *h = &p->html;
-    size_t i = 0;
-    for (const cJSON *c = view_first(inputs); c; c = c->next, i++) {
-        struct view input = view_member(inputs, c, i);
-        const char *provenance = view_string(input, "provenance");
-        html_raw(h, "<tr><th scope=row>");
-        show_value(h, input, "path");
-        html_raw(h, "</th><td>");
-        input_value(p, input);
-        html_raw(h, "</td><td>");
-        page_badge(p, provenance ? provenance : "not stated");
-        html_raw(h, "</td><td>");
-        show_value(h, input, "source");
-        html_raw(h, "</td></tr>\n");
-    }
-}
-
-static void provenance(struct page *p, struct view root, const struct plans *s) {
-    struct html *h = &p->html;
-    struct view inputs = view_find(root, "inputs");
-    struct view matter = view_find(root, "assumed_that_matter");
-    static const struct show_column columns[] = {
-        {"path", "Assumed figure"}, {"effect", "Effect"}, {"measure_with", "Measure it with"}};
-    page_heading(p, "What this rests on");
-    if (view_count(matter))
-        show_rows(h, matter,
-                  &(struct show_table){"Assumed figures that matter most: measure these first",
-                                       columns, 3, 12, 0});
-    else
-        html_raw(h, "<p class=note>The file names no assumed figure that matters.</p>\n");
-    plans_nearest(p, s);
-    if (view_count(inputs) == 0) {
-        html_raw(h, "<p class=missing>The file does not list its inputs.</p>\n");
-        return;
-    }
-    html_printf(h, "<details><summary>All %zu inputs and their origin</summary>\n",
-                view_count(inputs));
-    show_table_open(h, "Inputs");
-    html_raw(h,
-             "<thead><tr><th scope=col>Input<th scope=col>Value<th scope=col>Known by<th scope=col>"
-             "Source</tr></thead><tbody>\n");
-    input_rows(p, inputs);
-    html_raw(h, "</tbody>");
-    show_table_close(h);
-    html_raw(h, "</details>\n");
-}
-
 static void plan_details(struct page *p, const struct plans *s) {
     static const char *const shown[] = {"strategy", "recipe", "volume", "proven", "bound_by", NULL};
     struct html *h = &p->html;
+    html_raw(h, s->count ? "<details><summary>Every figure of each plan</summary>\n" : "");
     for (size_t i = 0; i < s->count && i < 16; i++) {
-        html_raw(h, "<details><summary>Every figure of ");
+        html_raw(h, "<details><summary>");
         html_user(h, s->labels[i]);
         html_raw(h, "</summary>\n");
         transfers_table(p, s->items[i]);
@@ -341,6 +244,7 @@ static void plan_details(struct page *p, const struct plans *s) {
         }
         html_raw(h, "</details>\n");
     }
+    html_raw(h, s->count ? "</details>\n" : "");
 }
 
 void page_plan_body(struct page *p, struct view root) {
@@ -362,14 +266,12 @@ void page_plan_body(struct page *p, struct view root) {
     plans_table(p, &s, "Plans");
     say_reasons(p, &s);
     host_table(p, &s);
-    if (s.count) {
-        html_raw(&p->html, "<details open><summary>Recipe of ");
-        html_user(&p->html, s.labels[main_plan]);
-        html_raw(&p->html, "</summary>\n");
-        recipe_table(p, root, s.items[main_plan]);
-        html_raw(&p->html, "</details>\n");
-    }
     plan_details(p, &s);
-    provenance(p, root, &s);
+    if (s.count)
+        origins_recipe(p, view_find(s.items[main_plan], "recipe"), root, s.labels[main_plan]);
+    page_heading(p, "What this rests on");
+    origins_assumed(p, view_find(root, "assumed_that_matter"));
+    plans_nearest(p, &s);
+    origins_inputs(p, view_find(root, "inputs"));
     show_rest(&p->html, root, handled);
 }

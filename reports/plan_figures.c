@@ -162,7 +162,7 @@ void plans_phases_figure(struct page *p, const struct plans *s, size_t index) {
     for (const cJSON *c = view_first(phases); c; c = c->next, i++) {
         struct view phase = view_member(phases, c, i);
         const char *name = phase_name(phase);
-        r.labels[i] = name ? name : "phase";
+        r.labels[i] = name ? show_word(name) : "phase";
         for (size_t k = 0; k < CLASSES; k++)
             r.values[i * CLASSES + k] = gib(view_number(phase, class_keys[k]));
         r.ends[i] = text_of(plan, "_bytes", view_number(phase, "allocated_bytes"));
@@ -171,7 +171,7 @@ void plans_phases_figure(struct page *p, const struct plans *s, size_t index) {
     struct plot *plot = plot_add(&p->plots, "phases", "Memory per GPU by phase");
     plot->alt =
         arena_printf(p->arena, "For %s the peak of a step is in phase %s, %s", s->labels[index],
-                     peak ? peak : "not stated",
+                     peak ? show_word(peak) : "not stated",
                      text_of(plan, "_bytes", view_number(plan, "memory.allocated_peak_bytes")));
     chart_bars(plot, &(struct chart_bars){.x_label = "GiB per GPU",
                                           .segments = class_names,
@@ -214,8 +214,8 @@ static void volume_bars(struct view plan, double *values, const char **ends) {
     double unit = multiple > 0 ? textbook / multiple : NAN;
     ends[1] = isnan(unit) || isnan(sent) || unit == 0
                   ? text_of(plan, "_bytes", sent)
-                  : arena_printf(plan.arena, "net %s (%.3g\xc3\x97)", text_of(plan, "_bytes", sent),
-                                 sent / unit);
+                  : arena_printf(plan.arena, "network %s (%.3g\xc3\x97)",
+                                 text_of(plan, "_bytes", sent), sent / unit);
 }
 
 static const char *volume_alt(struct arena *a, const struct plans *s, const size_t *picked,
@@ -318,7 +318,7 @@ static const char *time_alt(struct arena *a, const struct plans *s) {
     return arena_printf(
         a, "The fastest plan that fits is %s with %s per step%s%s", s->labels[best],
         text_of(s->items[best], "step_s", view_number(s->items[best], "time.step_s")),
-        bound ? ", bound by " : "", bound ? bound : "");
+        bound ? ", bound by " : "", bound ? show_word(bound) : "");
 }
 
 void plans_time_figure(struct page *p, const struct plans *s) {

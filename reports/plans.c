@@ -254,12 +254,12 @@ static void table_row(struct page *p, const struct plans *s, size_t i) {
     html_user(h, s->labels[i]);
     html_raw(h, i == s->recommended ? " <small>(recommended)</small></th><td>" : "</th><td>");
     page_badge(p, plans_fits(plan));
-    html_raw(h, "</td><td>");
+    html_raw(h, "</td><td class=r>");
     show_value(h, plan, "memory.allocated_peak_bytes");
-    html_raw(h, "</td><td>");
+    html_raw(h, "</td><td class=r>");
     headroom_cell(p, plan);
     for (size_t k = 0; k < sizeof cells / sizeof *cells; k++) {
-        html_raw(h, "</td><td>");
+        html_raw(h, k + 1 < sizeof cells / sizeof *cells ? "</td><td class=r>" : "</td><td>");
         show_value(h, plan, cells[k]);
     }
     html_raw(h, "</td><td class=tight>");
@@ -293,11 +293,32 @@ void plans_table(struct page *p, const struct plans *s, const char *caption) {
     html_raw(&p->html, "</details>\n");
 }
 
+// The same run, and the same differences to it.
+static bool same_nearest(struct view a, struct view b) {
+    static const char *const keys[] = {"id", "differs"};
+    for (size_t k = 0; k < 2; k++) {
+        const char *x = view_string(a, keys[k]), *y = view_string(b, keys[k]);
+        if ((x == NULL) != (y == NULL) || (x && strcmp(x, y) != 0))
+            return false;
+    }
+    return true;
+}
+
+// A row for this plan and those after it to which the same applies; none if an earlier one did.
 static void nearest_row(struct page *p, const struct plans *s, size_t i) {
     struct html *h = &p->html;
     struct view n = view_find(s->items[i], "nearest_measured");
+    for (size_t k = 0; k < i; k++)
+        if (same_nearest(view_find(s->items[k], "nearest_measured"), n))
+            return;
     html_raw(h, "<tr><th scope=row>");
-    html_user(h, s->labels[i]);
+    html_user(h, s->titles[i]);
+    for (size_t k = i + 1; k < s->count; k++)
+        if (same_nearest(view_find(s->items[k], "nearest_measured"), n) &&
+            strcmp(s->titles[k], s->titles[k - 1]) != 0) {
+            html_raw(h, ", ");
+            html_user(h, s->titles[k]);
+        }
     html_raw(h, "</th><td>");
     show_value(h, n, "id");
     html_raw(h, "</td><td>");
@@ -310,9 +331,9 @@ static void nearest_row(struct page *p, const struct plans *s, size_t i) {
     show_value_as(h, n, "error", "fraction");
     html_raw(h, "</td><td>");
     show_value_as(h, n, "group_error", "fraction");
-    html_raw(h, " of ");
+    html_raw(h, " over ");
     show_value(h, n, "group_n");
-    html_raw(h, view_number(n, "group_n") < 5 ? " (few: no claim)" : "");
+    html_raw(h, view_number(n, "group_n") < 5 ? " runs (few: no claim)" : " runs");
     html_raw(h, "</td><td>");
     show_value(h, n, "source");
     html_raw(h, "</td></tr>\n");

@@ -120,6 +120,45 @@ static void show_number(struct html *h, struct view v, const char *key) {
     html_raw(h, "</data>");
 }
 
+const char *show_word(const char *word) {
+    static const char *const known[][2] = {
+        {"inter_node", "inter-node network"},
+        {"intra_node", "links inside the node"},
+        {"network_latency", "network latency"},
+        {"host_issue", "the host's kernel launches"},
+        {"host_memory", "host memory"},
+        {"pcie", "PCIe"},
+        {"nvme", "NVMe"},
+        {"cpu", "CPU"},
+        {"pipeline_bubble", "the pipeline's bubble"},
+        {"step_first", "first step"},
+        {"all_gather", "all-gather"},
+        {"reduce_scatter", "reduce-scatter"},
+        {"all_reduce", "all-reduce"},
+        {"send_recv", "send and receive"},
+        {"h2d", "host to GPU"},
+        {"d2h", "GPU to host"},
+        {"nvme_read", "NVMe read"},
+        {"nvme_write", "NVMe write"},
+        {"already_enough", "enough already"},
+        {"not_used", "not used by this plan"},
+        {"latency_bound", "latency holds it: no rate is enough"}};
+    for (size_t i = 0; word && i < sizeof known / sizeof *known; i++)
+        if (strcmp(word, known[i][0]) == 0)
+            return known[i][1];
+    return word;
+}
+
+// Keys whose words are this program's own; a recipe's words stay as they are typed.
+static bool is_worded(const char *key) {
+    static const char *const keys[] = {"bound_by",   "link", "reason", "phase",
+                                       "peak_phase", "kind", "path",   "direction"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(key, keys[i]) == 0)
+            return true;
+    return false;
+}
+
 static void show_scalar_as(struct html *h, struct view v, const char *key) {
     if (view_is_missing(v))
         html_raw(h, "<span class=none title=\"not stated\">\xe2\x80\x93</span>");
@@ -128,7 +167,7 @@ static void show_scalar_as(struct html *h, struct view v, const char *key) {
     else if (cJSON_IsBool(v.item))
         html_raw(h, cJSON_IsTrue(v.item) ? "yes" : "no");
     else if (cJSON_IsString(v.item))
-        html_user(h, v.item->valuestring);
+        html_user(h, is_worded(key) ? show_word(v.item->valuestring) : v.item->valuestring);
     else
         html_printf(h, "%zu entries", view_count(v));
 }

@@ -13,6 +13,9 @@
 const char *show_format(char text[SHOW_TEXT], const char *key, double v);
 const char *show_percent(char text[SHOW_TEXT], double fraction);
 
+// Plain words for one of shardplan's own enumerated words ("inter_node"); other words themselves.
+const char *show_word(const char *word);
+
 // The scalar at `dotted` under `parent`: number, word, yes/no; an en dash when absent or null.
 void show_value(struct html *h, struct view parent, const char *dotted);
 // The same with the unit of another key: a row's "measured" of bytes, of seconds.

@@ -14,7 +14,7 @@ import tempfile
 from results import ALL, Page, check, finish, make, numbers_agree, read_json, report
 
 TAGS = set(
-    "html head meta link title style body a header p h1 h2 h3 small nav ul li main section div "
+    "html head meta link title style body a header p h1 h2 h3 h4 dl dt dd small nav ul li main section div "
     "span b bdi br table caption thead tbody tr th td data "
     "details summary figure figcaption pre code "
     "footer sup svg g path text polygon polyline rect circle use defs".split()

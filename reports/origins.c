@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "origins.h"
+
+#include <math.h>
+#include <string.h>
+
+#define UNLIMITED 9e18 // what frameworks write for "no limit"
+
+enum origin { ORIGIN_GIVEN, ORIGIN_SEARCHED, ORIGIN_CHOICE, ORIGIN_FRAMEWORK, ORIGIN_DERIVED };
+
+static bool is_among(const char *const *words, size_t count, const char *word) {
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(words[i], word) == 0)
+            return true;
+    return false;
+}
+
+// The source of recipe.KEY among inputs[], whose paths may or may not say "recipe.".
+static struct view input_for(struct view inputs, const char *key) {
+    size_t i = 0;
+    for (const cJSON *c = view_first(inputs); c; c = c->next, i++) {
+        const char *path = view_item_string(c, "path");
+        const char *plain = path && strncmp(path, "recipe.", 7) == 0 ? path + 7 : path;
+        if (plain && strcmp(plain, key) == 0)
+            return view_member(inputs, c, i);
+    }
+    return (struct view){.path = "$", .arena = inputs.arena};
+}
+
+// Settings that a sweep or advise varies even where its space does not name them so.
+static bool is_offload(struct view value) {
+    const char *key = value.item->string;
+    return strncmp(key, "offload_", 8) == 0 && cJSON_IsString(value.item) &&
+           strcmp(value.item->valuestring, "none") != 0;
+}
+
+static enum origin origin_of(struct view value, struct view root) {
+    static const char *const derived[] = {
+        "framework",     "megatron_optimizer", "world",        "replica_group", "param_dtype",
+        "compute_dtype", "grad_dtype",         "master_dtype", "state_dtype",   "has_master"};
+    static const char *const choices[] = {"strategy",
+                                          "framework_version",
+                                          "stack",
+                                          "shard_group",
+                                          "tp",
+                                          "cp",
+                                          "pp",
+                                          "ep",
+                                          "wrap",
+                                          "seq",
+                                          "micro_batch",
+                                          "grad_accum",
+                                          "global_batch",
+                                          "tokens",
+                                          "precision",
+                                          "optimizer",
+                                          "clip",
+                                          "recompute",
+                                          "attention",
+                                          "loss",
+                                          "compile",
+                                          "offload_optimizer",
+                                          "offload_param",
+                                          "lora_rank"};
+    const char *key = value.item->string;
+    if (view_string(value, "source") || input_for(view_find(root, "inputs"), key).item)
+        return ORIGIN_GIVEN;
+    if (view_find(view_find(root, "space"), key).item || is_offload(value))
+        return ORIGIN_SEARCHED;
+    if (is_among(derived, sizeof derived / sizeof *derived, key))
+        return ORIGIN_DERIVED;
+    return is_among(choices, sizeof choices / sizeof *choices, key) ? ORIGIN_CHOICE
+                                                                    : ORIGIN_FRAMEWORK;
+}
+
+static void setting(struct page *p, struct view value, struct view root) {
+    struct html *h = &p->html;
+    const char *source = view_string(value, "source");
+    if (!source)
+        source = view_string(input_for(view_find(root, "inputs"), value.item->string), "source");
+    html_raw(h, "<div><dt>");
+    show_label(h, value.item->string);
+    html_raw(h, "</dt><dd>");
+    if (view_is_object(value))
+        show_value(h, value, "value");
+    else if (cJSON_IsNumber(value.item) && value.item->valuedouble >= UNLIMITED)
+        html_raw(h, "no limit");
+    else
+        show_scalar(h, value);
+    if (source) {
+        html_raw(h, " <small>");
+        html_user(h, source);
+        html_raw(h, "</small>");
+    }
+    html_raw(h, "</dd></div>");
+}
+
+static void group(struct page *p, struct view recipe, struct view root, enum origin wanted,
+                  const char *heading) {
+    struct html *h = &p->html;
+    size_t i = 0, shown = 0;
+    for (const cJSON *c = view_first(recipe); c; c = c->next, i++) {
+        struct view value = view_member(recipe, c, i);
+        if (origin_of(value, root) != wanted)
+            continue;
+        if (!shown++) {
+            html_raw(h, "<h4>");
+            html_text(h, heading);
+            html_raw(h, "</h4><dl class=settings>");
+        }
+        setting(p, value, root);
+    }
+    html_raw(h, shown ? "</dl>\n" : "");
+}
+
+void origins_recipe(struct page *p, struct view recipe, struct view root, const char *title) {
+    struct html *h = &p->html;
+    const char *version = view_string(recipe, "framework_version");
+    if (view_count(recipe) == 0)
+        return;
+    html_raw(h, "<details open><summary>Recipe of ");
+    html_user(h, title);
+    html_raw(h, ": every setting and where it comes from</summary>\n");
+    group(p, recipe, root, ORIGIN_GIVEN, "Given");
+    group(p, recipe, root, ORIGIN_SEARCHED, "Chosen by the search");
+    group(p, recipe, root, ORIGIN_CHOICE, "Not given: shardplan's default");
+    group(p, recipe, root, ORIGIN_DERIVED, "Follows from the others");
+    group(p, recipe, root, ORIGIN_FRAMEWORK,
+          version ? arena_printf(p->arena, "Not given: the default of %.40s", version)
+                  : "Not given: the framework's default");
+    html_raw(h, "</details>\n");
+}
+
+static void input_value(struct page *p, struct view input) {
+    const char *unit = view_string(input, "unit");
+    double v = view_number(input, "value");
+    struct html *h = &p->html;
+    static const char *const scaled[][2] = {{"bytes", "_bytes"},
+                                            {"bytes/s", "_bytes_per_s"},
+                                            {"s", "_s"},
+                                            {"flop/s", "_flop_per_s"},
+                                            {"parameters", "parameters"}};
+    const char *key = NULL;
+    for (size_t i = 0; unit && i < sizeof scaled / sizeof *scaled; i++)
+        key = strcmp(unit, scaled[i][0]) == 0 ? scaled[i][1] : key;
+    if (key && !isnan(v)) {
+        show_value_as(h, input, "value", key);
+        return;
+    }
+    show_value(h, input, "value");
+    if (unit && !isnan(v)) {
+        html_raw(h, " ");
+        html_user(h, unit);
+    }
+}
+
+static void input_rows(struct page *p, struct view inputs) {
+    struct html *h = &p->html;
+    size_t i = 0;
+    for (const cJSON *c = view_first(inputs); c; c = c->next, i++) {
+        struct view input = view_member(inputs, c, i);
+        const char *provenance = view_string(input, "provenance");
+        html_raw(h, "<tr><th scope=row>");
+        show_value(h, input, "path");
+        html_raw(h, "</th><td>");
+        input_value(p, input);
+        html_raw(h, "</td><td>");
+        page_badge(p, provenance ? provenance : "not stated");
+        html_raw(h, "</td><td>");
+        show_value(h, input, "source");
+        html_raw(h, "</td></tr>\n");
+    }
+}
+
+void origins_assumed(struct page *p, struct view list) {
+    static const struct show_column columns[] = {
+        {"path", "Assumed figure"}, {"effect", "Effect"}, {"measure_with", "Measure it with"}};
+    if (view_count(list))
+        show_rows(&p->html, list,
+                  &(struct show_table){"Assumed figures that matter most: measure these first",
+                                       columns, 3, 12, 0});
+    else
+        html_raw(&p->html, "<p class=note>No assumed figure changes these results by much.</p>\n");
+}
+
+void origins_inputs(struct page *p, struct view inputs) {
+    struct html *h = &p->html;
+    if (view_count(inputs) == 0) {
+        html_raw(h, "<p class=missing>The file does not list its inputs.</p>\n");
+        return;
+    }
+    html_printf(h, "<details><summary>All %zu inputs and their origin</summary>\n",
+                view_count(inputs));
+    show_table_open(h, "Inputs");
+    html_raw(h,
+             "<thead><tr><th scope=col>Input<th scope=col>Value<th scope=col>Known by<th scope=col>"
+             "Source</tr></thead><tbody>\n");
+    input_rows(p, inputs);
+    html_raw(h, "</tbody>");
+    show_table_close(h);
+    html_raw(h, "</details>\n");
+}
