@@ -249,9 +249,9 @@ static int place_mark(const struct chart_xy *c, const struct frame *f, const str
     double px = f->inner * axis_fraction(&c->x, m->x);
     double py = f->height * axis_fraction(&c->y, m->y);
     double width = f->character * (double)strlen(m->label) + 14;
-    int first = axis_fraction(&c->x, m->x) > 0.6 ? 1 : 0;
+    static const int order[4] = {0, 3, 1, 2}; // most lines fall to the right
     for (int k = 0; k < 4; k++) {
-        int place = k ^ first;
+        int place = order[k];
         struct placed at = {place & 1 ? px - width : px, place & 1 ? px : px + width,
                             py + (place & 2 ? -18 : 18)};
         if (take(t, f, at))
@@ -284,7 +284,8 @@ static void write_marks(struct plot *p, const struct chart_xy *c, const struct f
         plot_row_end(p);
     }
     plot_clause(p,
-                "file index %d using 1:2 with points pt 6 ps 1.6 lw 2 lc rgb \"#000000\" notitle",
+                "file index %d using ((narrow ? $5 : $4) < 0 ? NaN : $1):2 with points pt 6 ps 1.6 "
+                "lw 2 lc rgb \"#000000\" notitle",
                 block);
     for (int k = 0; k < 4; k++)
         if (used[k])

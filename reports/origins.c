@@ -123,11 +123,13 @@ void origins_recipe(struct page *p, struct view recipe, struct view root, const 
     html_raw(h, ": every setting and where it comes from</summary>\n");
     group(p, recipe, root, ORIGIN_GIVEN, "Given");
     group(p, recipe, root, ORIGIN_SEARCHED, "Chosen by the search");
-    group(p, recipe, root, ORIGIN_CHOICE, "Not given: shardplan's default");
+    bool known = view_count(view_find(root, "inputs")) > 0; // then what was given is known too
+    const char *start = known ? "Not given" : "Where the command does not say";
+    group(p, recipe, root, ORIGIN_CHOICE, arena_printf(p->arena, "%s: shardplan's default", start));
     group(p, recipe, root, ORIGIN_DERIVED, "Follows from the others");
     group(p, recipe, root, ORIGIN_FRAMEWORK,
-          version ? arena_printf(p->arena, "Not given: the default of %.40s", version)
-                  : "Not given: the framework's default");
+          arena_printf(p->arena, "%s: the default of %.40s", start,
+                       version ? version : "the framework"));
     html_raw(h, "</details>\n");
 }
 

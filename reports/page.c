@@ -56,20 +56,36 @@ static const char *name_of(struct view root, const char *key) {
     return direct ? direct : view_string(view_find(root, key), "name");
 }
 
+// "4 nodes" or, of a sweep, "2, 4, 8 nodes".
+static void put_nodes(struct page *p, struct view root) {
+    struct view swept = view_find(root, "space.nodes");
+    double nodes = view_number(root, "cluster.nodes");
+    size_t i = 0;
+    if (view_count(swept) < 2) {
+        if (!isnan(nodes))
+            html_printf(&p->html, " in %.0f node%s", nodes, nodes == 1 ? "" : "s");
+        return;
+    }
+    for (const cJSON *c = view_first(swept); c && i < 8; c = c->next, i++)
+        html_printf(&p->html, "%s%.0f", i ? ", " : "", c->valuedouble);
+    html_raw(&p->html, i < view_count(swept) ? "\xe2\x80\xa6 nodes" : " nodes");
+}
+
 void page_subject(struct page *p, struct view root) {
     const char *model = name_of(root, "model"), *cluster = name_of(root, "cluster");
-    double gpus = view_number(root, "cluster.gpus"), nodes = view_number(root, "cluster.nodes");
+    double gpus = view_number(root, "cluster.gpus");
+    bool swept = view_count(view_find(root, "space.nodes")) > 1;
     if (model)
         html_user(&p->html, model);
     if (cluster) {
         html_raw(&p->html, model ? " on " : "");
         html_user(&p->html, cluster);
     }
-    if (!isnan(gpus))
-        html_printf(&p->html, "%s%.0f GPU%s", model || cluster ? ", " : "", gpus,
-                    gpus == 1 ? "" : "s");
-    if (!isnan(nodes))
-        html_printf(&p->html, " in %.0f node%s", nodes, nodes == 1 ? "" : "s");
+    if (swept || !isnan(gpus))
+        html_raw(&p->html, model || cluster ? ", " : "");
+    if (!swept && !isnan(gpus))
+        html_printf(&p->html, "%.0f GPU%s", gpus, gpus == 1 ? "" : "s");
+    put_nodes(p, root);
 }
 
 void page_badge(struct page *p, const char *status) {

@@ -187,19 +187,13 @@ static void scaling_figure(struct page *p, struct view points) {
     }
     if (n < 2)
         return;
-    struct plot *plot = plot_add(&p->plots, "scaling", "The recommended plan on more nodes");
-    plot->alt = arena_printf(p->arena,
-                             "With the same batch per GPU, %.0f GPUs reach %.0f %% of the tokens "
-                             "per second and GPU of %.0f GPUs",
-                             x[n - 1], 100 * y[n - 1] / y[0], x[0]);
-    const struct chart_series series = {
-        "tokens per second and GPU", CHART_LINE_POINTS, PLOT_BLUE, x, y, NULL, NULL, n};
-    chart_xy(plot, &(struct chart_xy){
-                       .x = {.label = "GPUs (same batch per GPU)", .kind = AXIS_COUNT, .log = true},
-                       .y = {.label = "tokens per second and GPU", .from_zero = true},
-                       .series = &series,
-                       .series_count = 1});
-    page_figure(p, plot);
+    plans_scaling_figure(
+        p, "The recommended plan on more nodes", x, y, n,
+        arena_printf(
+            p->arena,
+            "With the same batch per GPU, %.0f GPUs reach %.0f %% of the tokens per second "
+            "and GPU of %.0f GPUs",
+            x[n - 1], 100 * y[n - 1] / y[0], x[0]));
 }
 
 #define WAYS 24

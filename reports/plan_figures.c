@@ -78,6 +78,12 @@ static void missing(struct page *p, const char *text) {
     html_raw(&p->html, "</p>\n");
 }
 
+// Names of pictures leave out a title that all plans share, so that the caption says it.
+static const char *with_shared(const struct plans *s, const char *alt) {
+    return s->shared ? arena_printf(s->items[0].arena, "%s. All plans are %.80s", alt, s->shared)
+                     : alt;
+}
+
 static const char *memory_alt(struct arena *a, const struct plans *s, const size_t *picked,
                               size_t n) {
     size_t fit = 0, least = picked[0];
@@ -127,7 +133,7 @@ void plans_memory_figure(struct page *p, const struct plans *s) {
         return;
     }
     struct plot *plot = plot_add(&p->plots, "memory", "Memory per GPU at the peak, by plan");
-    plot->alt = memory_alt(p->arena, s, picked, n);
+    plot->alt = with_shared(s, memory_alt(p->arena, s, picked, n));
     chart_bars(plot, &(struct chart_bars){.x_label = "GiB per GPU",
                                           .segments = class_names,
                                           .colours = class_colours,
@@ -258,7 +264,7 @@ void plans_volume_figure(struct page *p, const struct plans *s) {
     }
     struct plot *plot =
         plot_add(&p->plots, "volume", "Bytes per link and step: textbook above, framework below");
-    plot->alt = volume_alt(p->arena, s, picked, n);
+    plot->alt = with_shared(s, volume_alt(p->arena, s, picked, n));
     chart_bars(plot, &(struct chart_bars){.x_label = "GiB sent per GPU and optimizer step",
                                           .segments = names,
                                           .colours = colours,
@@ -344,7 +350,7 @@ void plans_time_figure(struct page *p, const struct plans *s) {
         r.high[i] /= scale;
     }
     struct plot *plot = plot_add(&p->plots, "time", "Time of one optimizer step, by plan");
-    plot->alt = time_alt(p->arena, s);
+    plot->alt = with_shared(s, time_alt(p->arena, s));
     chart_bars(plot, &(struct chart_bars){.x_label = labels[unit[0] == 's'   ? 0
                                                             : unit[0] == 'm' ? 1
                                                                              : 2],
@@ -358,5 +364,28 @@ void plans_time_figure(struct page *p, const struct plans *s) {
                                           .low = r.low,
                                           .high = r.high,
                                           .ends = r.ends});
+    page_figure(p, plot);
+}
+
+void plans_scaling_figure(struct page *p, const char *heading, const double *gpus,
+                          const double *rate, size_t count, const char *alt) {
+    double *even = arena_array(p->arena, count, sizeof *even);
+    for (size_t i = 0; i < count; i++)
+        even[i] = rate[0];
+    const struct chart_series series[2] = {
+        {"", CHART_LINE_POINTS, PLOT_BLUE, gpus, rate, NULL, NULL, count},
+        {"no loss", CHART_DASHED, PLOT_GREY, gpus, even, NULL, NULL, count}};
+    const struct chart_mark mark = {
+        gpus[count - 1], rate[count - 1],
+        arena_printf(p->arena, "%.0f %%", 100 * rate[count - 1] / rate[0])};
+    struct plot *plot = plot_add(&p->plots, "scaling", heading);
+    plot->alt = alt;
+    chart_xy(plot,
+             &(struct chart_xy){.x = {.label = "GPUs", .kind = AXIS_COUNT, .log = true},
+                                .y = {.label = "tokens per second and GPU", .from_zero = true},
+                                .series = series,
+                                .series_count = 2,
+                                .marks = &mark,
+                                .mark_count = 1});
     page_figure(p, plot);
 }

@@ -208,7 +208,7 @@ size_t plans_pick(const struct plans *s, size_t picked[PLANS_SHOWN]) {
             if ((strcmp(plans_fits(s->items[i]), "no") != 0) == fitting &&
                 !title_picked(s, picked, n, i))
                 picked[n++] = i;
-    for (size_t i = 0; i < s->count && n < PLANS_SHOWN; i++)
+    for (size_t i = 0; i < s->count && n < (s->shared ? PLANS_ALIKE : PLANS_SHOWN); i++)
         if (!is_picked(picked, n, i))
             picked[n++] = i;
     qsort(picked, n, sizeof *picked, by_index);

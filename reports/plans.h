@@ -5,6 +5,7 @@
 #include "page.h"
 
 #define PLANS_SHOWN 16 // bars in one picture
+#define PLANS_ALIKE 8  // of one strategy
 
 struct plans {
     struct view *items;
@@ -31,5 +32,8 @@ void plans_memory_figure(struct page *p, const struct plans *s);
 void plans_phases_figure(struct page *p, const struct plans *s, size_t index);
 void plans_volume_figure(struct page *p, const struct plans *s);
 void plans_time_figure(struct page *p, const struct plans *s);
+// Tokens per second and GPU over GPUs, beside what no loss from the first size on would give.
+void plans_scaling_figure(struct page *p, const char *heading, const double *gpus,
+                          const double *rate, size_t count, const char *alt);
 // The measured run nearest to each plan and its error; a note when no plan names one.
 void plans_nearest(struct page *p, const struct plans *s);
