@@ -85,3 +85,6 @@ size_t volume_backward_order(const struct model_unit *u, const struct tensor **o
 // Whether ZeRO++'s quantised all-to-all takes this gradient: 2-D, and its size divides by twice the
 // ranks. deepspeed/runtime/comm/coalesced_collectives.py
 bool volume_quantises(const struct tensor *t, uint64_t world);
+// Groups of its elements that share a scale inside the node.
+double volume_quantised_groups(const struct tensor *t, uint64_t world);
+double volume_parameter_count(const struct model *m); // tensors, a tied table once

@@ -72,7 +72,8 @@ static void stage3_parameter_copies(struct volume_parts *v) {
     const struct memory_parts *p = &v->memory;
     const struct recipe *r = p->recipe;
     double b = p->parameter_bytes, g = v->accumulate, ranks = p->sizes.shard_degree, later = ranks;
-    if (r->strategy == STRATEGY_ZEROPP && r->hpz) // then on from the secondary copy's own shard
+    bool hpz = r->strategy == STRATEGY_ZEROPP && r->hpz;
+    if (hpz) // then on from the secondary copy's own shard
         later = (double)r->shard_group;
     struct zero3_padding more = zero3_padding(&p->zero3, (uint64_t)ranks);
     struct zero3_adapters adapters = zero3_adapters(p->model, r, &p->zero3);
@@ -91,6 +92,11 @@ static void stage3_parameter_copies(struct volume_parts *v) {
                                              adapters.persistent_parameters,
                                          b * (kept + more.persistent) / ranks});
     double n = p->sizes.sharded + p->sizes.sharded_frozen;
+    if (hpz) // what each parameter's first release after a step leaves there
+        volume_copy(v, &(struct volume_copy){"forward", "secondary copies", TRANSFER_D2H,
+                                             volume_parameter_count(p->model) -
+                                                 (double)p->zero3.persistent_parameters,
+                                             b * (n * ranks - kept - more.persistent) / later});
     if (r->offload_param != OFFLOAD_NVME || n <= 0)
         return;
     double outside = fmax(0, n - (double)r->max_in_cpu_elements) / n;
@@ -109,7 +115,8 @@ static void fsdp_copies(struct volume_parts *v) {
     const struct memory_parts *p = &v->memory;
     const struct memory_sizes *s = &p->sizes;
     double pass = p->parameter_bytes * s->sharded + p->frozen_bytes * s->sharded_frozen;
-    double units = volume_units(p), g = v->accumulate, kept = volume_root_share(p);
+    double units = volume_units(p), g = v->accumulate,
+           kept = volume_root_share(p, p->parameter_bytes, p->frozen_bytes);
     bool once =
         volume_textbook_multiple(p->recipe) < 3 || p->recipe->strategy == STRATEGY_FSDP2_RESHARD;
     volume_copy(v,

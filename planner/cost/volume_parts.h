@@ -46,5 +46,6 @@ uint64_t volume_ddp_bucket_count(const struct model *m, const struct recipe *r,
                                  double element_bytes);
 // Units that are gathered and reduced as one: wrapped blocks, and the root beside them.
 double volume_units(const struct memory_parts *p);
-// Share of FSDP's parameters, padding included, that is not gathered again for backward.
-double volume_root_share(const struct memory_parts *p);
+// Share of the bytes of FSDP's parameters, padding included, that is not gathered again for
+// backward, at so many bytes per trained and frozen element.
+double volume_root_share(const struct memory_parts *p, double trained_bytes, double frozen_bytes);

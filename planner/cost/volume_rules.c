@@ -236,18 +236,65 @@ bool volume_quantises(const struct tensor *t, uint64_t world) {
     return t->cols > 1 && tensor_numel(t) % (2 * world) == 0;
 }
 
-// Elements the quantised all-to-all takes.
-static double quantisable(const struct memory_parts *p) {
+double volume_quantised_groups(const struct tensor *t, uint64_t world) {
+    return fmax(fmax((double)t->rows, (double)t->cols), (double)world);
+}
+
+double volume_parameter_count(const struct model *m) {
     double sum = 0;
+    for (size_t i = 0; i < m->unit_count; i++)
+        for (size_t k = 0; k < m->units[i].tensor_count; k++)
+            sum += (double)m->units[i].tensors[k].count * (double)m->units[i].repeat;
+    return sum;
+}
+
+// What the quantised all-to-all takes: tensors, their elements and their scales.
+struct quantisable {
+    double count, elements, scales;
+};
+
+static struct quantisable quantisable(const struct memory_parts *p) {
+    struct quantisable q = {0};
+    double share = p->sizes.trainable / (double)p->model->parameters;
     for (size_t i = 0; i < p->model->unit_count; i++)
         for (size_t k = 0; k < p->model->units[i].tensor_count; k++) {
             const struct tensor *t = &p->model->units[i].tensors[k];
-            if (volume_quantises(t, p->recipe->world))
-                sum +=
-                    (double)tensor_numel(t) * (double)t->count * (double)p->model->units[i].repeat;
+            if (!volume_quantises(t, p->recipe->world))
+                continue;
+            double times = (double)t->count * (double)p->model->units[i].repeat;
+            q.count += times;
+            q.elements += share * times * (double)tensor_numel(t);
+            q.scales += times * volume_quantised_groups(t, p->recipe->world);
         }
-    double all = (double)p->model->parameters;
-    return p->sizes.trainable * sum / all;
+    return q;
+}
+
+// Tensor by tensor, codes and scales, inside the node and then between nodes
+// (runtime/comm/coalesced_collectives.py, all_to_all_quant_reduce). Returns what it took.
+static struct quantisable quantised_gradients(struct volume_parts *v) {
+    const struct memory_parts *p = &v->memory;
+    struct quantisable q = quantisable(p);
+    const double scale_bytes = 4, calls = v->accumulate * q.count;
+    const double codes = v->accumulate * dtype_bytes(DTYPE_INT4) * q.elements;
+    const double scales = v->accumulate * scale_bytes * q.scales;
+    struct volume_entry t = {.count = calls, .group = GROUP_NODE};
+    t.group_size = t.ranks_per_node = v->local_ranks;
+    t.dtype = DTYPE_INT4;
+    t.payload_bytes = codes;
+    add(v, t, "backward", "gradients, 4 bit, inside the node", COLLECTIVE_ALL_TO_ALL);
+    t.dtype = DTYPE_FP32;
+    t.payload_bytes = scales;
+    add(v, t, "backward", "scales of gradients, inside the node", COLLECTIVE_ALL_TO_ALL);
+    t.group = GROUP_REPLICA;
+    t.group_size = (double)p->recipe->world / v->local_ranks;
+    t.ranks_per_node = 1;
+    t.dtype = DTYPE_INT4;
+    t.payload_bytes = codes / v->local_ranks;
+    add(v, t, "backward", "gradients, 4 bit, between nodes", COLLECTIVE_ALL_TO_ALL);
+    t.dtype = DTYPE_FP32;
+    t.payload_bytes = scales / v->local_ranks;
+    add(v, t, "backward", "scales of gradients, between nodes", COLLECTIVE_ALL_TO_ALL);
+    return q;
 }
 
 static void stage3_gradients(struct volume_parts *v) {
@@ -257,18 +304,9 @@ static void stage3_gradients(struct volume_parts *v) {
     double rest = p->sizes.sharded * p->sizes.shard_degree; // every parameter padded to the group
     double buckets = (double)volume_bucket_count(p->model, (double)r->reduce_bucket_elements);
     if (r->strategy == STRATEGY_ZEROPP && r->quantized_gradients && nodes > 1) {
-        double quantised = quantisable(p), bytes = dtype_bytes(DTYPE_INT4) * quantised;
-        struct volume_entry t = {.dtype = DTYPE_INT4, .count = v->accumulate * buckets};
-        t.group = GROUP_NODE;
-        t.group_size = t.ranks_per_node = v->local_ranks;
-        t.payload_bytes = v->accumulate * bytes;
-        add(v, t, "backward", "gradients, 4 bit, inside the node", COLLECTIVE_ALL_TO_ALL);
-        t.group = GROUP_REPLICA;
-        t.group_size = nodes;
-        t.ranks_per_node = 1;
-        t.payload_bytes /= v->local_ranks;
-        add(v, t, "backward", "gradients, 4 bit, between nodes", COLLECTIVE_ALL_TO_ALL);
-        rest -= quantised;
+        struct quantisable q = quantised_gradients(v);
+        rest -= q.elements;
+        buckets = volume_parameter_count(p->model) - q.count; // one by one, too
     }
     struct volume_entry t = r->strategy == STRATEGY_MICS ? shard_entry(v) : world_entry(v);
     t.dtype = r->reduce_dtype;
@@ -305,6 +343,8 @@ static double gather_element_bytes(const struct memory_parts *p) {
     return p->gather_bytes;
 }
 
+// Persistent parameters, gathered at the step, are not quantised (partition_parameters.py,
+// _all_gather).
 static void stage3_gather(struct volume_parts *v, const char *phase, double elements, double calls,
                           bool secondary) {
     const struct memory_parts *p = &v->memory;
@@ -312,10 +352,12 @@ static void stage3_gather(struct volume_parts *v, const char *phase, double elem
     struct volume_entry t = world_entry(v);
     if (r->strategy == STRATEGY_MICS || secondary)
         t = shard_entry(v);
-    t.dtype = r->strategy == STRATEGY_ZEROPP && r->quantized_weights ? DTYPE_INT8
-                                                                     : recipe_gather_dtype(r);
+    bool whole = strcmp(phase, "step") == 0 && !r->base_4bit;
+    t.dtype = r->strategy == STRATEGY_ZEROPP && r->quantized_weights && !whole
+                  ? DTYPE_INT8
+                  : recipe_gather_dtype(r);
     t.count = calls;
-    t.payload_bytes = elements * gather_element_bytes(p);
+    t.payload_bytes = elements * (whole ? p->gather_bytes : gather_element_bytes(p));
     add(v, t, phase, "parameters",
         r->all_reduce_for_fetch ? COLLECTIVE_ALL_REDUCE : COLLECTIVE_ALL_GATHER);
 }
@@ -435,12 +477,16 @@ static double pass_bytes(const struct memory_parts *p) {
            (p->gather_bytes * (s->sharded - s->expert_sharded) + frozen * s->sharded_frozen);
 }
 
-// Share of a pass that stays gathered from forward to backward.
-double volume_root_share(const struct memory_parts *p) {
+// Share of a pass that stays gathered from forward to backward. Adapters lie in the blocks.
+double volume_root_share(const struct memory_parts *p, double trained_bytes, double frozen_bytes) {
     const struct memory_sizes *s = &p->sizes;
     if (p->recipe->reshard_root || p->recipe->wrap == WRAP_MODEL)
         return 0;
-    return s->root_shard / (s->sharded - s->expert_sharded + s->sharded_frozen);
+    double trained = s->sharded - s->expert_sharded;
+    if (p->recipe->lora_rank == 0)
+        return s->root_shard / (trained + s->sharded_frozen);
+    return frozen_bytes * s->root_shard /
+           (trained_bytes * trained + frozen_bytes * s->sharded_frozen);
 }
 
 static void fsdp_gathers(struct volume_parts *v) {
@@ -463,7 +509,8 @@ static void fsdp_gathers(struct volume_parts *v) {
         return;
     x.phase = "backward";
     add_experts(v, x, passes, p->gather_bytes);
-    double root = volume_root_share(p);
+    double root =
+        volume_root_share(p, p->gather_bytes, r->base_4bit ? p->frozen_bytes : p->gather_bytes);
     if (r->strategy == STRATEGY_FSDP2_RESHARD) {
         t.group = GROUP_SHARD;
         t.group_size = (double)r->reshard_group;

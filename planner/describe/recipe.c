@@ -344,6 +344,10 @@ static bool resolve_offload_deepspeed(const struct recipe *r, struct err *e) {
         return err_set(e, ERR_USAGE,
                        "mics: optimizer offload works only with one replica group; there are %llu",
                        (unsigned long long)r->replica_group);
+    if (r->strategy == STRATEGY_ZEROPP && r->hpz && r->offload_param == OFFLOAD_NVME)
+        return err_set(e, ERR_USAGE,
+                       "zero++: hpZ makes its secondary copy on the device of offload_param, and "
+                       "torch has no device 'nvme'; use --offload-param cpu, or leave hpZ out");
     if (r->offload_ratio < 0 || r->offload_ratio > 1)
         return err_set(e, ERR_USAGE, "offload ratio %g is outside 0 to 1", r->offload_ratio);
     if (r->super_offload && (!recipe_is_stage3(r) || r->offload_optimizer != OFFLOAD_CPU))

@@ -28,6 +28,8 @@ const struct step_op_info step_ops[STEP_OP_COUNT] = {
     [OP_ACTIVATION_D2H] = {"activations to host", CLASS_OFFLOAD},
     [OP_ACTIVATION_H2D] = {"activations to GPU", CLASS_OFFLOAD},
     [OP_UPDATED_H2D] = {"updated parameters to GPU", CLASS_OFFLOAD},
+    [OP_SECONDARY] = {"secondary copy", CLASS_COMPUTE},
+    [OP_SECONDARY_D2H] = {"secondary copy to host", CLASS_OFFLOAD},
     [OP_CPU_PASS] = {"CPU clip and cast", CLASS_OFFLOAD},
     [OP_CPU_ADAM] = {"CPU Adam", CLASS_OFFLOAD},
     [OP_NVME_READ] = {"NVMe read", CLASS_OFFLOAD},
@@ -299,10 +301,11 @@ static void demand_links(struct step_builder *b, const struct step_collective *c
 // As the first of its like was added, but for streams, unit and dependency.
 static uint32_t repeat_collective(struct step_builder *b, const struct step_collective *c,
                                   const struct step_estimate *at) {
+    const double calls = c->repeat > 0 ? c->repeat : 1;
     struct sim_task s;
     s.stream = c->stream;
-    s.duration_s = at->time.seconds;
-    s.issue_s = issue_collective_s;
+    s.duration_s = calls * at->time.seconds;
+    s.issue_s = calls * issue_collective_s;
     s.detached = s.issue_overlaps = false;
     s.host_blocking = c->host_blocking;
     s.deps[0] = c->dep;
@@ -321,8 +324,8 @@ static uint32_t repeat_collective(struct step_builder *b, const struct step_coll
                                 .unit = c->unit,
                                 .low = at->low,
                                 .high = at->high,
-                                .bytes = c->payload_bytes,
-                                .exact_s = at->time.seconds};
+                                .bytes = calls * c->payload_bytes,
+                                .exact_s = s.duration_s};
     return add(b, &s, &m);
 }
 
@@ -339,11 +342,12 @@ uint32_t step_collective(struct step_builder *b, const struct step_collective *c
     struct step_estimate *at = c->size > 1 ? estimate(b, c) : NULL;
     if (at != NULL && at->demand_set != 0)
         return repeat_collective(b, c, at);
+    const double calls = c->repeat > 0 ? c->repeat : 1;
     struct step_task t = {.op = c->op,
                           .stream = c->stream,
                           .unit = c->unit,
-                          .bytes = c->payload_bytes,
-                          .issue_s = issue_collective_s,
+                          .bytes = calls * c->payload_bytes,
+                          .issue_s = calls * issue_collective_s,
                           .deps = {c->dep},
                           .dep_count = 1,
                           .host_blocking = c->host_blocking,
@@ -363,6 +367,7 @@ uint32_t step_collective(struct step_builder *b, const struct step_collective *c
     demand_links(b, c, &t);
     if (b->host_cores <= 0)
         remember(b, &t, at);
+    t.seconds *= calls;
     return step_add(b, &t);
 }
 

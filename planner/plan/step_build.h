@@ -15,7 +15,7 @@ struct step_unit_class {
     const struct model_unit *unit;
     struct unit_cost forward, backward;
     double elements, trainable;        // of one instance on this rank (tensor-parallel share);
-                                       // FSDP2's padding included
+                                       // FSDP's padding included
     double gather_bytes, stored_bytes; // of the whole instance: as gathered, as its shards keep it
     double experts;                    // of them, routed experts under expert parallelism
     double kept_bytes, backward_bytes; // activations across forward; more while in backward
@@ -87,6 +87,7 @@ struct step_builder {
     struct step_link_rates rates;
     double elements, trainable; // whole model on this rank's tensor- and pipeline-parallel share
     double experts;             // of them, under expert parallelism
+    double padding;             // ZeRO: trainable elements stored by all ranks per element, else 1
     uint64_t shard, replicas, ranks_per_node;
     struct step_estimate estimates[STEP_REMEMBERED]; // by hash of what they depend on
     struct step_kernel_time kernels[STEP_REMEMBERED];
@@ -160,6 +161,7 @@ struct step_collective {
     uint64_t size, stride; // ranks of the group, and their distance
     double payload_bytes;  // full buffer
     uint32_t unit, dep;    // dep: SIM_NONE for none
+    uint32_t repeat;       // so many calls of it, one after the other; 0 = 1
     bool host_blocking;
 };
 uint32_t step_collective(struct step_builder *b, const struct step_collective *c);

@@ -44,17 +44,28 @@ static void class_activations(struct step_builder *b, struct step_unit_class *k)
     k->backward_bytes /= split;
 }
 
-// FSDP2 cuts dim 0: every rank keeps, sends and receives as many rows as the first one.
+static double padded(double elements, double multiple) {
+    return ceil(elements / multiple) * multiple;
+}
+
+// FSDP2 cuts dim 0: every rank keeps, sends and receives as many rows as the first one. FSDP1 may
+// let every parameter start at a multiple of 16 bytes.
 static double class_elements(const struct step_builder *b, const struct model_unit *u) {
+    const struct recipe *r = b->recipe;
     double sum = 0, shards = (double)b->shard;
-    if (!recipe_is_fsdp2(b->recipe))
-        return ((double)u->parameters - (b->recipe->ep > 1 ? volume_unit_experts(u) : 0)) /
-               (double)b->recipe->tp;
+    bool aligns = recipe_is_fsdp1(r) && r->use_orig_params;
+    if (!recipe_is_fsdp2(r) && !aligns)
+        return ((double)u->parameters - (r->ep > 1 ? volume_unit_experts(u) : 0)) / (double)r->tp;
     for (size_t i = 0; i < u->tensor_count; i++) {
         const struct tensor *t = &u->tensors[i];
-        if (b->recipe->ep > 1 && t->role == TENSOR_EXPERT)
+        if (r->ep > 1 && t->role == TENSOR_EXPERT)
             continue;
-        double rows = ceil((double)t->rows / shards) * shards;
+        if (aligns) {
+            double all = (double)tensor_numel(t) * (double)(t->count ? t->count : 1);
+            sum += padded(all, 16 / b->sizes.gather);
+            continue;
+        }
+        double rows = padded((double)t->rows, shards);
         sum += rows * (double)(t->cols ? t->cols : 1) * (double)(t->count ? t->count : 1);
     }
     return sum / (double)b->recipe->tp;
@@ -180,6 +191,44 @@ static void init_groups(struct step_builder *b) {
     }
 }
 
+// FSDP1 pads the flat parameter of a group to the ranks that share it.
+static void pad_groups(struct step_builder *b) {
+    for (uint32_t i = 0; i < b->group_count && recipe_is_fsdp1(b->recipe); i++) {
+        struct step_group *g = &b->groups[i];
+        double tp = (double)b->recipe->tp;
+        double by =
+            g->elements > 0 ? padded(g->elements * tp, (double)b->shard) / tp / g->elements : 1;
+        g->elements *= by;
+        g->trainable *= by;
+        g->gather_bytes *= by;
+        g->stored_bytes *= by;
+    }
+}
+
+// Stages 1 and 2 pad the whole, stage 3 each parameter; of adapters only their sum is known.
+static double padding_of(const struct step_builder *b) {
+    const struct model *m = b->model;
+    double all = 0, stored = 0, shards = (double)b->shard;
+    bool stage12 = b->recipe->strategy == STRATEGY_ZERO1 || b->recipe->strategy == STRATEGY_ZERO2;
+    double align = memory_is_megatron(b->recipe) ? shards : 2 * shards;
+    if (b->trainable <= 0)
+        return 1;
+    if (stage12 && b->recipe->ep <= 1)
+        return padded(b->trainable, align) / b->trainable;
+    if (!recipe_is_stage3(b->recipe))
+        return 1;
+    if (b->recipe->lora_rank > 0)
+        return padded(b->trainable, shards) / b->trainable;
+    for (size_t i = 0; i < m->unit_count; i++)
+        for (size_t k = 0; k < m->units[i].tensor_count; k++) {
+            const struct tensor *t = &m->units[i].tensors[k];
+            double times = (double)(t->count ? t->count : 1) * (double)m->units[i].repeat;
+            all += times * (double)tensor_numel(t);
+            stored += times * padded((double)tensor_numel(t), shards);
+        }
+    return stored / all;
+}
+
 // What drives read and write passes through the host's memory.
 static void init_drives(const struct step_builder *b, struct step_link_rates *v) {
     double share = (double)b->ranks_per_node;
@@ -277,5 +326,7 @@ bool step_builder_init(struct step_builder *b, const struct step_request *q, str
     init_classes(b);
     init_units(b);
     init_groups(b);
+    pad_groups(b);
+    b->padding = padding_of(b);
     return true;
 }

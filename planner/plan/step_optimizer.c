@@ -26,7 +26,7 @@ double step_share(const struct step_builder *b, double all, double experts) {
 double step_held_elements(const struct step_builder *b) {
     if (b->shard <= 1)
         return b->trainable;
-    return step_share(b, b->trainable, b->experts);
+    return step_share(b, b->padding * b->trainable, b->experts);
 }
 
 static uint64_t sub_groups(const struct step_builder *b) {
@@ -255,7 +255,7 @@ static void optimize_on_host(struct step_builder *b) {
 // DeepSpeed stages 1 and 2 gather the 16-bit weights in one call per parameter group.
 static void gather_updated(struct step_builder *b) {
     const struct recipe *r = b->recipe;
-    double elements = b->trainable - b->experts, each = b->sizes.param; // as stored
+    double elements = b->padding * b->trainable - b->experts, each = b->sizes.param; // as stored
     if (recipe_is_stage3(r)) {
         elements = b->persistent;
         each = b->sizes.gather;

@@ -53,7 +53,9 @@ enum step_op {
     OP_ACTIVATION_D2H,
     OP_ACTIVATION_H2D,
     OP_UPDATED_H2D,
-    OP_CPU_PASS, // unscale, clip, cast on the host
+    OP_SECONDARY,     // hpZ: this rank's part of a parameter, kept from its first release on
+    OP_SECONDARY_D2H, // the same with parameters on the host
+    OP_CPU_PASS,      // unscale, clip, cast on the host
     OP_CPU_ADAM,
     OP_NVME_READ,
     OP_NVME_WRITE,

@@ -6,9 +6,12 @@
 #include "cost/zero3.h"
 #include "plan/step_build.h"
 
+#include <assert.h>
 #include <math.h>
 
 static const double module_hook_s = 20 * UNITS_MICRO; // Python per module and direction
+// Two launches and a wait for the stream, per parameter whose secondary copy is made.
+static const double save_secondary_s = 30 * UNITS_MICRO;
 // Fetch and reduction events the host lets stand before it waits for the oldest.
 enum { EVENTS_MAX = 2 };
 // ZeRO++ quantisation: int8 weights and int4 gradients plus a scale per group.
@@ -16,6 +19,11 @@ static const double quantized_weight_bytes = 1 + 4.0 / 8192, quantized_gradient_
 
 struct event_queue {
     uint32_t tasks[EVENTS_MAX + 1];
+    uint32_t count;
+};
+
+struct bucket_shape {
+    double numel, scales; // scales: groups that share one, 0 = not quantised
     uint32_t count;
 };
 
@@ -29,11 +37,16 @@ struct zero3_step {
     uint32_t gather_count, gather_unpacked;
     struct event_queue fetched, reduced;
     enum step_stream gather_stream, reduce_stream;
-    double with_adapters;             // elements gathered per element of the base model
-    const struct model_unit *ordered; // whose gradients `order` lists as backward makes them
+    // Elements gathered per element of the base model: adapters, and each parameter's padding.
+    double with_adapters, with_padding[2]; // forward, backward
+    const struct model_unit *ordered;      // whose gradients `order` lists as backward makes them
     const struct tensor *order[VOLUME_UNIT_TENSORS_MAX];
     size_t order_count;
-    double filled, plain;  // elements in the gradient bucket; those that qgZ can't quantise
+    double filled;               // elements in the gradient bucket
+    struct bucket_shape *shapes; // with qgZ: what is in it, by shape
+    uint32_t shape_count, shapes_max;
+    // hpZ: elements without a secondary copy; elements, padded, and tensors of it for each.
+    double unsaved, saved_per_element, saves_per_element;
     double live, released; // gathered elements held, and freed but not yet told the engine
     uint64_t micro;
 };
@@ -58,7 +71,8 @@ static bool params_on_host(const struct recipe *r) {
 }
 
 double step_nvme_share(const struct step_builder *b) {
-    double own = b->elements / (double)b->shard, kept = (double)b->recipe->max_in_cpu_elements;
+    double own = b->padding * b->elements / (double)b->shard,
+           kept = (double)b->recipe->max_in_cpu_elements;
     return own > kept ? 1 - kept / own : 0;
 }
 
@@ -86,7 +100,8 @@ static void issue_gather(struct zero3_step *z, uint64_t elements, uint32_t unit,
     uint64_t size = b->shard;
     if (r->strategy == STRATEGY_ZEROPP && r->hpz && (backward || z->micro > 0))
         size = r->shard_group;
-    double n = z->with_adapters * (double)elements / (double)r->tp, own = n / (double)size;
+    double n = z->with_padding[backward] * (double)elements / (double)r->tp;
+    double own = n / (double)size;
     if (params_on_host(r))
         fetch_shards(z, own, unit);
     step_kernel(b, OP_COPY_IN, z->gather_stream, unit, 2 * own * b->sizes.gather);
@@ -101,7 +116,7 @@ static void issue_gather(struct zero3_step *z, uint64_t elements, uint32_t unit,
         .payload_bytes = n * parameter_bytes(z),
         .unit = unit,
         .dep = b->last[z->gather_stream]};
-    step_claim(b, n * b->sizes.gather);
+    step_claim(b, z->with_adapters * (double)elements / (double)r->tp * b->sizes.gather);
     z->gather_task[z->gather_count] = step_collective(b, &c);
     z->gather_bytes[z->gather_count++] = n * b->sizes.gather;
 }
@@ -137,34 +152,59 @@ static void run_hooks(struct zero3_step *z, uint32_t first, uint32_t end) {
 
 // ---- gradients ----------------------------------------------------------------------------------
 
-// qgZ: two all-to-alls of 4 bits, and a reduce-scatter of what they can't take.
-static void reduce_quantized(struct zero3_step *z, struct step_collective *c) {
+// qgZ works tensor by tensor: 4-bit codes inside the node, then between nodes, each with its
+// scales; what it can't take is scattered, also one by one (runtime/comm/coalesced_collectives.py,
+// all_to_all_quant_reduce).
+static uint32_t reduce_quantized(struct zero3_step *z, const struct step_collective *scatter) {
     struct step_builder *b = z->b;
-    struct step_collective rest = *c;
-    const struct recipe *r = b->recipe;
-    uint64_t here = b->ranks_per_node, nodes = r->world / here;
-    c->collective = COLLECTIVE_ALL_TO_ALL;
-    c->dtype = DTYPE_INT4;
-    c->group = GROUP_NODE;
-    c->size = here;
-    c->payload_bytes = (z->filled - z->plain) * quantized_gradient_bytes;
-    c->dep = step_collective(b, c);
-    c->size = nodes;
-    c->stride = here;
-    c->group = GROUP_REPLICA;
-    c->payload_bytes /= (double)here;
-    c->dep = step_collective(b, c);
-    rest.payload_bytes = z->plain * b->sizes.reduce;
-    rest.dep = c->dep;
-    if (z->plain > 0)
-        c->dep = step_collective(b, &rest);
+    const uint64_t here = b->ranks_per_node, nodes = b->recipe->world / here;
+    const double scale_bytes = 4;
+    uint32_t dep = scatter->dep;
+    for (uint32_t i = 0; i < z->shape_count; i++) {
+        const struct bucket_shape *s = &z->shapes[i];
+        struct step_collective c = *scatter;
+        c.repeat = s->count;
+        c.dep = dep;
+        c.payload_bytes = s->numel * b->sizes.reduce;
+        bool quantised = s->scales > 0;
+        for (int half = 0; half < 2 && quantised; half++) {
+            double share = half == 0 ? 1 : 1 / (double)here;
+            c.collective = COLLECTIVE_ALL_TO_ALL;
+            c.dtype = DTYPE_INT4;
+            c.group = half == 0 ? GROUP_NODE : GROUP_REPLICA;
+            c.size = half == 0 ? here : nodes;
+            c.stride = half == 0 ? 1 : here;
+            c.payload_bytes = share * s->numel * quantized_gradient_bytes;
+            c.dep = step_collective(b, &c);
+            c.dtype = DTYPE_FP32;
+            c.payload_bytes = share * s->scales * scale_bytes;
+            c.dep = step_collective(b, &c);
+        }
+        dep = quantised ? c.dep : step_collective(b, &c);
+    }
+    return dep;
+}
+
+static void add_shape(struct zero3_step *z, const struct tensor *t, double numel) {
+    const struct recipe *r = z->b->recipe;
+    double scales = volume_quantises(t, r->world) ? volume_quantised_groups(t, r->world) : 0;
+    double each = (double)tensor_numel(t), ranks = (double)r->world;
+    if (scales == 0) // scattered, so padded to the ranks
+        numel *= r->lora_rank > 0 ? z->b->padding : ceil(each / ranks) * ranks / each;
+    for (uint32_t i = 0; i < z->shape_count; i++)
+        if (z->shapes[i].numel == numel && z->shapes[i].scales == scales) {
+            z->shapes[i].count++;
+            return;
+        }
+    assert(z->shape_count < z->shapes_max);
+    z->shapes[z->shape_count++] = (struct bucket_shape){numel, scales, 1};
 }
 
 // Optimizer offload: the running sum goes to the host and comes back in every micro-step, and the
 // fp32 gradient leaves at the boundary. docs/method.md §offload.
 static void offload_gradients(struct zero3_step *z, uint32_t unit, uint32_t dep, bool boundary) {
     struct step_builder *b = z->b;
-    double own = z->filled / (double)b->shard;
+    double own = b->padding * z->filled / (double)b->shard;
     const double fp32_bytes = 4;
     struct step_copy c = {.op = z->micro > 0 ? OP_GRAD_H2D : OP_GRAD_D2H,
                           .stream = z->reduce_stream,
@@ -191,7 +231,7 @@ static void flush(struct zero3_step *z, uint32_t unit, bool boundary) {
     const struct recipe *r = b->recipe;
     if (z->filled <= 0)
         return;
-    double bytes = z->filled * b->sizes.reduce;
+    double bytes = z->filled * b->sizes.reduce, own = b->padding * z->filled / (double)b->shard;
     // A parameter larger than the bucket is scattered in any case.
     bool scatters = r->reduce_scatter || z->filled > (double)r->reduce_bucket_elements;
     struct step_collective c = {.op = OP_REDUCE,
@@ -202,12 +242,12 @@ static void flush(struct zero3_step *z, uint32_t unit, bool boundary) {
                                 .dtype = step_dtype_of(b->sizes.reduce),
                                 .size = b->shard,
                                 .stride = r->tp,
-                                .payload_bytes = bytes,
+                                .payload_bytes = scatters ? b->padding * bytes : bytes,
                                 .unit = unit};
-    // Concatenate, then divide.
+    // Concatenate, then divide; qgZ divides, quantises and dequantises, which moves no more.
     c.dep = step_kernel(b, OP_GRAD_COPY, z->reduce_stream, unit, 4 * bytes);
     if (r->quantized_gradients && r->world > b->ranks_per_node)
-        reduce_quantized(z, &c);
+        c.dep = reduce_quantized(z, &c);
     else
         c.dep = step_collective(b, &c);
     if (b->replicas > 1 && boundary) { // MiCS: shards across the replicas, once per step
@@ -217,16 +257,16 @@ static void flush(struct zero3_step *z, uint32_t unit, bool boundary) {
         c.group = GROUP_REPLICA;
         c.size = b->replicas;
         c.stride = b->shard * r->tp;
-        c.payload_bytes = z->filled / (double)b->shard * b->sizes.grad;
+        c.payload_bytes = own * b->sizes.grad;
         c.dep = step_collective(b, &c);
     }
     step_stream_wait(b, z->reduce_stream, c.dep);
-    uint32_t id = step_kernel(b, OP_GRAD_COPY, z->reduce_stream, unit,
-                              2 * z->filled / (double)b->shard * b->sizes.grad);
+    uint32_t id = step_kernel(b, OP_GRAD_COPY, z->reduce_stream, unit, 2 * own * b->sizes.grad);
     if (r->offload_optimizer != OFFLOAD_NONE)
         offload_gradients(z, unit, id, boundary);
     push_event(b, &z->reduced, b->last[z->reduce_stream]);
-    z->filled = z->plain = 0;
+    z->filled = 0;
+    z->shape_count = 0;
 }
 
 static void fill(struct zero3_step *z, uint32_t unit, bool boundary) {
@@ -250,18 +290,45 @@ static void fill(struct zero3_step *z, uint32_t unit, bool boundary) {
             if (z->filled + numel > bucket)
                 flush(z, unit, boundary);
             z->filled += numel;
-            if (quantized && !volume_quantises(t, b->recipe->world))
-                z->plain += numel;
+            if (quantized)
+                add_shape(z, t, numel);
         }
     }
 }
 
 // ---- micro-steps --------------------------------------------------------------------------------
 
+// hpZ: a parameter's first release after a step clears this rank's part of the secondary copy and
+// fills it, and the host waits for that (runtime/zero/partition_parameters.py,
+// _partition_param_sec), so from then on it no longer runs ahead. With parameters on the host the
+// copy goes there.
+static void save_secondary(struct zero3_step *z) {
+    struct step_builder *b = z->b;
+    const struct recipe *r = b->recipe;
+    double fresh = fmin(z->released, z->unsaved);
+    if (fresh <= 0)
+        return;
+    z->unsaved -= fresh;
+    double own_bytes = fresh * z->saved_per_element / (double)r->shard_group * b->sizes.param;
+    b->hook_s += fresh * z->saves_per_element * save_secondary_s;
+    if (params_on_host(r)) {
+        step_copy(b, &(struct step_copy){.op = OP_SECONDARY_D2H,
+                                         .stream = STREAM_COMPUTE,
+                                         .host_blocking = true,
+                                         .bytes = own_bytes,
+                                         .unit = STEP_NO_UNIT,
+                                         .dep = SIM_NONE});
+        return;
+    }
+    sim_host_wait(b->sim,
+                  step_kernel(b, OP_SECONDARY, STREAM_COMPUTE, STEP_NO_UNIT, 3 * own_bytes));
+}
+
 // Elements freed since the last task leave with the next one.
 static void release(struct zero3_step *z) {
     double elements = z->released * z->with_adapters / (double)z->b->recipe->tp;
     step_release(z->b, elements * z->b->sizes.gather);
+    save_secondary(z);
     z->released = 0;
 }
 
@@ -319,6 +386,32 @@ static void micro_step(struct zero3_step *z, bool boundary) {
     z->reduced.count = 0;
 }
 
+static double over(double part, double of) {
+    return of > 0 ? part / of : 0;
+}
+
+static void set_factors(struct zero3_step *z, const struct zero3_traffic *t) {
+    struct step_builder *b = z->b;
+    const struct recipe *r = b->recipe;
+    struct zero3_adapters adapters = zero3_adapters(b->model, r, t);
+    struct zero3_padding more = zero3_padding(t, b->shard);
+    z->with_adapters = 1 + adapters.per_element;
+    z->with_padding[0] = z->with_adapters + over(more.forward, (double)t->forward_elements);
+    z->with_padding[1] = z->with_adapters + over(more.backward, (double)t->backward_elements);
+    b->persistent = (double)t->persistent_elements + adapters.persistent_elements + more.persistent;
+    if (r->quantized_gradients) {
+        z->shapes_max = b->class_count * VOLUME_UNIT_TENSORS_MAX;
+        z->shapes = arena_array_raw(b->arena, z->shapes_max + 1, sizeof *z->shapes);
+    }
+    if (r->strategy != STRATEGY_ZEROPP || !r->hpz)
+        return;
+    z->unsaved = (double)(b->model->parameters - t->persistent_elements);
+    double all = r->lora_rank > 0 ? b->elements + b->trainable : b->padding * b->elements;
+    z->saved_per_element = over(all - b->persistent, z->unsaved);
+    z->saves_per_element =
+        over(volume_parameter_count(b->model) - (double)t->persistent_parameters, z->unsaved);
+}
+
 bool step_build_zero3(struct step_builder *b, struct err *e) {
     const struct recipe *r = b->recipe;
     struct zero3_step z = {
@@ -336,9 +429,7 @@ bool step_build_zero3(struct step_builder *b, struct err *e) {
     }
     z.hooks = traffic->hooks;
     z.hook_count = traffic->hook_count;
-    struct zero3_adapters adapters = zero3_adapters(b->model, r, traffic);
-    z.with_adapters = 1 + adapters.per_element;
-    b->persistent = (double)traffic->persistent_elements + adapters.persistent_elements;
+    set_factors(&z, traffic);
     z.gather_task = arena_array_raw(b->arena, traffic->calls + 1, sizeof *z.gather_task);
     z.gather_bytes = arena_array_raw(b->arena, traffic->calls + 1, sizeof *z.gather_bytes);
     for (z.micro = 0; z.micro < r->grad_accum; z.micro++) {

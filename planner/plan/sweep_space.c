@@ -53,8 +53,9 @@ static bool offload_known(enum strategy s, const struct sweep_offload *o) {
     case STRATEGY_ZERO2:
         return o->optimizer == OFFLOAD_CPU && o->param == OFFLOAD_NONE;
     case STRATEGY_ZERO3:
-    case STRATEGY_ZEROPP:
         return true;
+    case STRATEGY_ZEROPP: // hpZ's copy can't lie on NVMe
+        return o->param != OFFLOAD_NVME;
     case STRATEGY_DDP:
     case STRATEGY_MICS:
     case STRATEGY_FSDP1_NOSHARD:

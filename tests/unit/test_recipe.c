@@ -136,6 +136,8 @@ static void test_refusals(void **state) {
             r.offload_param = OFFLOAD_CPU);
     REFUSED(STRATEGY_ZERO1, "zero1: NVMe optimizer offload needs ZeRO stage 3",
             r.offload_optimizer = OFFLOAD_NVME);
+    REFUSED(STRATEGY_ZEROPP, "zero++: hpZ makes its secondary copy on the device of offload_param",
+            r.offload_optimizer = r.offload_param = OFFLOAD_NVME);
     REFUSED(STRATEGY_FSDP2, "fsdp2: FSDP can't offload to NVMe",
             r.offload_optimizer = OFFLOAD_NVME);
     REFUSED(STRATEGY_DDP, "ddp: offload is not offered", r.offload_optimizer = OFFLOAD_CPU);
