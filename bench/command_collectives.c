@@ -122,15 +122,6 @@ static void only_library(struct point_list *list) {
     list->count = kept;
 }
 
-static bool look_again(struct run *r, const struct backend *b, struct err *e) {
-    struct point_list suspects = {0};
-    tournament_add_suspects(r, &suspects);
-    r->again = true;
-    bool ok = run_points(r, b, &suspects, e);
-    r->again = false;
-    return ok;
-}
-
 bool command_collectives(struct run *r, const struct opt_texts *rest, struct err *e) {
     struct point_list list = {0};
     (void)rest;
@@ -147,9 +138,11 @@ bool command_collectives(struct run *r, const struct opt_texts *rest, struct err
         tournament_add_leave_one_out(r, &list);
     if (!run_points(r, b, &list, e))
         return false;
-    if (r->options->pairs && !look_again(r, b, e))
+    if (!r->options->pairs && !r->options->leave_one_out)
+        return true;
+    if (!tournament_look_again(r, b, e))
         return false;
-    if (r->ranks->rank == 0 && (r->options->pairs || r->options->leave_one_out))
+    if (r->ranks->rank == 0)
         tournament_judge(r);
     return true;
 }

@@ -12,6 +12,9 @@
 // Below this share of what its ends reach elsewhere, a link is slow.
 #define SLOW_SHARE 0.75
 #define PAIR_BYTES (4 * UNITS_MIB)
+// Looks at the same suspects after which they are named, and the most looks in all.
+#define ROUNDS_STEADY 2
+#define ROUNDS_MAX 6
 
 // Several GPUs of one process: a collective has more members than there are ranks.
 static bool alone(const struct run *r) {
@@ -43,21 +46,36 @@ static uint64_t pair_bytes(const struct run *r) {
     return given && r->options->end_bytes < PAIR_BYTES ? r->options->end_bytes / 4 * 4 : PAIR_BYTES;
 }
 
+static struct bench_point pair_point(const struct run *r, uint64_t first, uint64_t second) {
+    return (struct bench_point){
+        .kind = collective_name(COLLECTIVE_SEND_RECV),
+        .collective = COLLECTIVE_SEND_RECV,
+        .algorithm = "library",
+        .dtype = DTYPE_BF16,
+        .payload_bytes = pair_bytes(r),
+        .paired = true,
+        .first = first,
+        .second = second,
+    };
+}
+
+static struct bench_point left_out_point(const struct run *r, uint64_t rank) {
+    return (struct bench_point){
+        .kind = collective_name(COLLECTIVE_ALL_GATHER),
+        .collective = COLLECTIVE_ALL_GATHER,
+        .algorithm = "ring",
+        .dtype = DTYPE_BF16,
+        .payload_bytes = pair_bytes(r),
+        .left_out = rank + 1,
+    };
+}
+
 void tournament_add_pairs(struct run *r, struct point_list *list) {
     uint64_t *who = arena_array(r->arena, r->rank_count, sizeof(*who));
     size_t n = leaders(r, who);
     for (size_t i = 0; i < n; i++) {
         for (size_t j = i + 1; j < n; j++) {
-            struct bench_point p = {
-                .kind = collective_name(COLLECTIVE_SEND_RECV),
-                .collective = COLLECTIVE_SEND_RECV,
-                .algorithm = "library",
-                .dtype = DTYPE_BF16,
-                .payload_bytes = pair_bytes(r),
-                .paired = true,
-                .first = who[i],
-                .second = who[j],
-            };
+            struct bench_point p = pair_point(r, who[i], who[j]);
             run_add_point(r, list, &p);
         }
     }
@@ -69,14 +87,7 @@ void tournament_add_leave_one_out(struct run *r, struct point_list *list) {
     if (r->rank_count < 3 || r->rank_count != n)
         return; // several ranks of a node cannot be left out one by one
     for (size_t i = 0; i < n; i++) {
-        struct bench_point p = {
-            .kind = collective_name(COLLECTIVE_ALL_GATHER),
-            .collective = COLLECTIVE_ALL_GATHER,
-            .algorithm = "ring",
-            .dtype = DTYPE_BF16,
-            .payload_bytes = pair_bytes(r),
-            .left_out = who[i] + 1,
-        };
+        struct bench_point p = left_out_point(r, who[i]);
         run_add_point(r, list, &p);
     }
 }
@@ -98,10 +109,15 @@ static bool left_out_of(const struct measure_result *m, uint64_t ranks, uint64_t
     return true;
 }
 
-// The best that was seen: other load on a machine slows a pair down, nothing speeds it up.
-static double best_rate(const struct measure_result *r) {
-    bool known = r->min_s > 0 && r->median_s > 0;
-    return r->busbw_bytes_per_s * (known ? r->median_s / r->min_s : 1);
+// The rate of the lower quartile of the times: other load lengthens many, and a time taken right
+// after a late stamp is too short, so neither the median nor the least says what a link can do.
+static double usual_rate(const struct measure_result *r) {
+    double sorted[MEASURE_SAMPLES_MAX];
+    if (r->samples == 0 || r->samples > MEASURE_SAMPLES_MAX || !(r->median_s > 0))
+        return r->busbw_bytes_per_s;
+    memcpy(sorted, r->samples_s, r->samples * sizeof(*sorted));
+    double quartile_s = stats_quantile(sorted, r->samples, 0.25);
+    return quartile_s > 0 ? r->busbw_bytes_per_s * r->median_s / quartile_s : 0;
 }
 
 static void name_rank(struct tournament *t, uint64_t rank) {
@@ -117,7 +133,7 @@ static double best_of_pair(const struct measurement *m, const struct measure_res
     double best = 0;
     for (size_t i = 0; i < m->count; i++)
         if (m->results[i].group != NULL && strcmp(m->results[i].group, pair->group) == 0)
-            best = fmax(best, best_rate(&m->results[i]));
+            best = fmax(best, usual_rate(&m->results[i]));
     return best;
 }
 
@@ -136,8 +152,8 @@ static void judge_pairs(const struct measurement *m, uint64_t ranks, double *bes
     for (size_t i = 0; i < m->count; i++) {
         if (!pair_of(&m->results[i], ranks, &a, &b))
             continue;
-        best[a] = fmax(best[a], best_rate(&m->results[i]));
-        best[b] = fmax(best[b], best_rate(&m->results[i]));
+        best[a] = fmax(best[a], usual_rate(&m->results[i]));
+        best[b] = fmax(best[b], usual_rate(&m->results[i]));
     }
     double *sorted = malloc(ranks * sizeof(*sorted));
     if (sorted == NULL)
@@ -160,22 +176,26 @@ static void judge_pairs(const struct measurement *m, uint64_t ranks, double *bes
     }
 }
 
-// Without the slow rank the others are faster than without anybody else.
+// The best of all runs without `out`; with `others`, without any other rank.
+static double best_left_out(const struct measurement *m, uint64_t ranks, uint64_t out,
+                            bool others) {
+    double best = 0;
+    uint64_t x;
+    for (size_t i = 0; i < m->count; i++)
+        if (left_out_of(&m->results[i], ranks, &x) && (x != out) == others)
+            best = fmax(best, usual_rate(&m->results[i]));
+    return best;
+}
+
+// Without the slow rank the others are faster than without anybody else. A slow link makes two
+// runs fast, each without one of its ends, and names nobody.
 static void judge_left_out(const struct measurement *m, uint64_t ranks, struct tournament *t) {
-    double *busbw = malloc((m->count + 1) * sizeof(*busbw));
-    uint64_t out;
     size_t n = 0;
-    if (busbw == NULL)
-        abort();
-    for (size_t i = 0; i < m->count; i++)
-        if (left_out_of(&m->results[i], ranks, &out))
-            busbw[n++] = best_rate(&m->results[i]);
-    double usual = n > 2 ? stats_median(busbw, n) : INFINITY;
-    free(busbw);
-    for (size_t i = 0; i < m->count; i++)
-        if (left_out_of(&m->results[i], ranks, &out) &&
-            usual < SLOW_SHARE * best_rate(&m->results[i]))
-            name_rank(t, out);
+    for (uint64_t i = 0; i < ranks; i++)
+        n += best_left_out(m, ranks, i, false) > 0;
+    for (uint64_t i = 0; n > 2 && i < ranks; i++)
+        if (best_left_out(m, ranks, i, true) < SLOW_SHARE * best_left_out(m, ranks, i, false))
+            name_rank(t, i);
 }
 
 void tournament_find(const struct measurement *m, uint64_t ranks, struct tournament *out) {
@@ -188,27 +208,136 @@ void tournament_find(const struct measurement *m, uint64_t ranks, struct tournam
     free(best);
 }
 
-void tournament_add_suspects(struct run *r, struct point_list *list) {
-    struct tournament t = {0};
-    if (r->ranks->rank == 0)
-        tournament_find(sink_results(r->sink), r->rank_count, &t);
-    r->ranks->broadcast(&t, sizeof(t), 0);
-    struct point_list all = {0};
-    tournament_add_pairs(r, &all);
-    for (size_t i = 0; i < all.count; i++) {
-        const struct bench_point *p = &all.items[i];
-        bool suspect = named(&t, p->first, p->second);
-        for (size_t k = 0; k < t.slow_rank_count; k++)
-            suspect |= t.slow_ranks[k] == p->first || t.slow_ranks[k] == p->second;
-        if (suspect)
-            run_add_point(r, list, p);
+static bool named_rank(const struct tournament *t, uint64_t rank) {
+    for (size_t i = 0; i < t->slow_rank_count; i++)
+        if (t->slow_ranks[i] == rank)
+            return true;
+    return false;
+}
+
+static bool suspect(const struct tournament *t, uint64_t a, uint64_t b) {
+    return named(t, a, b) || named_rank(t, a) || named_rank(t, b);
+}
+
+static void add_pick(struct tournament_round *o, struct tournament_pick p) {
+    if (o->count == o->room) {
+        o->room = o->room ? 2 * o->room : 32;
+        o->items = realloc(o->items, o->room * sizeof(*o->items));
+        if (o->items == NULL)
+            abort();
     }
+    o->items[o->count++] = p;
+}
+
+// What a suspect is compared with: the fastest pair of its end that nobody suspects; of anybody,
+// when that end is a suspect itself.
+static void add_mark(const struct measurement *m, uint64_t ranks, const struct tournament *t,
+                     uint64_t end, struct tournament_round *o) {
+    double best = 0;
+    struct tournament_pick mark = {0};
+    uint64_t a, b;
+    for (size_t i = 0; i < m->count; i++) {
+        if (!pair_of(&m->results[i], ranks, &a, &b) || suspect(t, a, b) ||
+            (a != end && b != end && !named_rank(t, end)))
+            continue;
+        double rate = usual_rate(&m->results[i]);
+        if (rate <= best)
+            continue;
+        best = rate;
+        mark = (struct tournament_pick){.first = a, .second = b};
+    }
+    if (best > 0)
+        add_pick(o, mark);
+}
+
+static bool first_of_pair(const struct measurement *m, size_t at) {
+    for (size_t i = 0; i < at; i++)
+        if (m->results[i].group != NULL && strcmp(m->results[i].group, m->results[at].group) == 0)
+            return false;
+    return true;
+}
+
+void tournament_next_round(const struct measurement *m, uint64_t ranks, const struct tournament *t,
+                           struct tournament_round *o) {
+    uint64_t a, b;
+    o->count = 0;
+    for (size_t i = 0; i < m->count; i++) {
+        if (!pair_of(&m->results[i], ranks, &a, &b) || !suspect(t, a, b) || !first_of_pair(m, i))
+            continue;
+        add_mark(m, ranks, t, a, o);
+        add_pick(o, (struct tournament_pick){.first = a, .second = b});
+        add_mark(m, ranks, t, b, o);
+    }
+    bool left_out = false; // all of them again: which stands out is a matter of all
+    for (size_t i = 0; i < t->slow_rank_count; i++)
+        left_out |= best_left_out(m, ranks, t->slow_ranks[i], false) > 0;
+    for (uint64_t i = 0; left_out && i < ranks; i++)
+        if (best_left_out(m, ranks, i, false) > 0)
+            add_pick(o, (struct tournament_pick){.left_out = i + 1});
+}
+
+static bool same_names(const struct tournament *x, const struct tournament *y) {
+    return x->slow_rank_count == y->slow_rank_count && x->slow_pair_count == y->slow_pair_count &&
+           memcmp(x->slow_ranks, y->slow_ranks, sizeof(x->slow_ranks)) == 0 &&
+           memcmp(x->slow_pairs, y->slow_pairs, sizeof(x->slow_pairs)) == 0;
+}
+
+// Rank 0 knows the results and says to all what the round consists of.
+static void share_round(const struct run *r, struct tournament_round *o, struct tournament *t) {
+    uint64_t count = 0;
+    if (r->ranks->rank == 0) {
+        tournament_find(sink_results(r->sink), r->rank_count, t);
+        tournament_next_round(sink_results(r->sink), r->rank_count, t, o);
+        count = o->count;
+    }
+    r->ranks->broadcast(t, sizeof(*t), 0);
+    r->ranks->broadcast(&count, sizeof(count), 0);
+    while (o->count < count)
+        add_pick(o, (struct tournament_pick){0});
+    if (count > 0)
+        r->ranks->broadcast(o->items, count * sizeof(*o->items), 0);
+}
+
+static bool run_round(struct run *r, const struct backend *b, const struct tournament_round *o,
+                      struct err *e) {
+    struct point_list list = {0};
+    for (size_t i = 0; i < o->count; i++) {
+        const struct tournament_pick *k = &o->items[i];
+        struct bench_point p = k->left_out > 0 ? left_out_point(r, k->left_out - 1)
+                                               : pair_point(r, k->first, k->second);
+        run_add_point(r, &list, &p);
+    }
+    r->again = true;
+    bool ok = run_points(r, b, &list, e);
+    r->again = false;
+    return ok;
+}
+
+static bool judged(const struct run *r) {
+    return !r->ranks->oversubscribed || r->ranks->nodes > 1;
+}
+
+bool tournament_look_again(struct run *r, const struct backend *b, struct err *e) {
+    struct tournament_round o = {0};
+    struct tournament before = {0}, t = {0};
+    bool ok = true;
+    for (int round = 0, steady = 0; ok && judged(r) && round <= ROUNDS_MAX; round++) {
+        before = t;
+        o.count = 0;
+        share_round(r, &o, &t);
+        steady = round > 0 && same_names(&t, &before) ? steady + 1 : 0;
+        if (o.count == 0 || steady == ROUNDS_STEADY || round == ROUNDS_MAX)
+            break;
+        ok = run_round(r, b, &o, e);
+    }
+    free(o.items);
+    return ok;
 }
 
 void tournament_judge(struct run *r) {
     struct tournament t;
     char rate[32];
-    if (r->ranks->oversubscribed && r->ranks->nodes == 1) {
+    if (!judged(r)) {
         run_note(r, "links are not judged: more ranks than processors");
         return;
     }

@@ -9,8 +9,9 @@
 void tournament_add_pairs(struct run *r, struct point_list *list);
 void tournament_add_leave_one_out(struct run *r, struct point_list *list);
 
-// Pairs that the results so far would name: a second look before anybody is blamed.
-void tournament_add_suspects(struct run *r, struct point_list *list);
+// Before anybody is blamed: whom the results so far would name is measured again, in turn with
+// those who set the mark, until two rounds leave the names as they are. Collective over the ranks.
+bool tournament_look_again(struct run *r, const struct backend *b, struct err *e);
 
 // Rank 0: adds a note for each slow pair and node, or one that there is none.
 void tournament_judge(struct run *r);
@@ -24,3 +25,16 @@ struct tournament {
     double typical_bytes_per_s; // best rate of the median rank
 };
 void tournament_find(const struct measurement *m, uint64_t ranks, struct tournament *out);
+
+// What a round of second looks measures, in order: each suspect pair between the fastest trusted
+// pairs of its ends, then, when a suspect rank was left out of a collective, every rank left out.
+struct tournament_pick {
+    uint64_t first, second; // of a pair
+    uint64_t left_out;      // rank + 1; 0: a pair
+};
+struct tournament_round {
+    struct tournament_pick *items; // malloc'ed, freed by the caller
+    size_t count, room;
+};
+void tournament_next_round(const struct measurement *m, uint64_t ranks, const struct tournament *t,
+                           struct tournament_round *out);

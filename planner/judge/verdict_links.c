@@ -159,31 +159,42 @@ static void judge_link(struct judge *j, const struct measure_result *r, const do
         c->culprit = arena_printf(j->a, pair ? "pair %s" : "device %s", r->group);
 }
 
-// The fastest of the other all-but-one runs. A slow link makes two of them fast, without either of
-// its ends; only a slow rank makes one of them stand out.
-static double best_without_another(const struct judge *j, uint64_t rank) {
+// The fastest of the runs without `rank`; of all other all-but-one runs. A slow link makes two of
+// them fast, without either of its ends; only a slow rank makes one of them stand out.
+static double best_left_out(const struct judge *j, uint64_t rank, bool others, size_t *runs) {
     double best = 0;
-    size_t n = 0;
     uint64_t other;
+    *runs = 0;
     for (size_t i = 0; i < j->measured_count; i++) {
         const struct measure_result *r = j->measured[i].result;
-        if (!is_left_out(r, &other) || other == rank || r->errors)
+        if (!is_left_out(r, &other) || (other == rank) == others || r->errors)
             continue;
         best = fmax(best, r->busbw_bytes_per_s);
-        n++;
+        ++*runs;
     }
-    return n + 1 >= LEAST_PEERS ? best : NAN;
+    return best;
+}
+
+static bool first_left_out(const struct judge *j, size_t at, uint64_t rank) {
+    uint64_t other;
+    for (size_t i = 0; i < at; i++)
+        if (is_left_out(j->measured[i].result, &other) && other == rank &&
+            !j->measured[i].result->errors)
+            return false;
+    return true;
 }
 
 static void judge_left_out(struct judge *j, const struct measure_result *r, uint64_t rank) {
-    double usual = best_without_another(j, rank);
-    if (!isfinite(usual))
+    size_t runs, others;
+    double without = best_left_out(j, rank, false, &runs);
+    double usual = best_left_out(j, rank, true, &others);
+    if (others + 1 < LEAST_PEERS)
         return;
     struct verdict_check *c =
         verdict_add(j, arena_printf(j->a, "%s of all but rank %" PRIu64, title(j, r), rank));
-    c->measured_bytes_per_s = r->busbw_bytes_per_s;
+    c->measured_bytes_per_s = without;
     c->status = VERDICT_PASS;
-    if (usual >= left_out_share * r->busbw_bytes_per_s)
+    if (usual >= left_out_share * without)
         return;
     verdict_fail(c, arena_printf(j->a, "rank %" PRIu64, rank),
                  "the others are faster without it than without anybody else", text_swap);
@@ -246,7 +257,8 @@ void verdict_links(struct judge *j) {
         if (is_copy(r, "h2d"))
             judge_symmetry(j, r);
         if (r->errors == 0 && is_left_out(r, &rank)) {
-            judge_left_out(j, r, rank);
+            if (first_left_out(j, i, rank))
+                judge_left_out(j, r, rank);
             continue;
         }
         if (!usable(r) || !first_of_group(j, i))

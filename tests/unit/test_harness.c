@@ -174,6 +174,64 @@ static void names_the_slow_one(void **state) {
     assert_int_equal(t.slow_rank_count + t.slow_pair_count, 0);
 }
 
+static void suspects_get_another_look(void **state) {
+    struct tournament t;
+    struct tournament_round o = {0};
+    (void)state;
+    struct measure_result link[] = {pair("0,1", 10), pair("0,2", 11), pair("0,3", 10),
+                                    pair("1,2", 12), pair("1,3", 3),  pair("2,3", 9)};
+    struct measurement m = {.results = link, .count = 6};
+    tournament_find(&m, 4, &t);
+    tournament_next_round(&m, 4, &t, &o);
+    assert_int_equal(o.count, 3); // 1,3 between the best pair of 1 and the best pair of 3
+    const uint64_t want[3][2] = {{1, 2}, {1, 3}, {0, 3}};
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(o.items[i].first, want[i][0]);
+        assert_int_equal(o.items[i].second, want[i][1]);
+    }
+    // A better second turn clears the pair; a worse one of somebody else blames nobody.
+    struct measure_result cleared[] = {link[0], link[1], link[2],          link[3],
+                                       link[4], link[5], pair("1,3", 9.5), pair("0,1", 2)};
+    m = (struct measurement){.results = cleared, .count = 8};
+    tournament_find(&m, 4, &t);
+    assert_int_equal(t.slow_rank_count + t.slow_pair_count, 0);
+    tournament_next_round(&m, 4, &t, &o);
+    assert_int_equal(o.count, 0);
+    // A slow rank: each of its pairs between the fastest of all and the fastest of the other end.
+    struct measure_result node[] = {pair("0,1", 10),      pair("0,2", 5),
+                                    pair("1,2", 4),       pair("all but 0", 5),
+                                    pair("all but 1", 5), pair("all but 2", 9)};
+    m = (struct measurement){.results = node, .count = 6};
+    t = (struct tournament){.slow_ranks = {2}, .slow_rank_count = 1};
+    tournament_next_round(&m, 3, &t, &o);
+    assert_int_equal(o.count, 2 * 3 + 3);
+    assert_int_equal(o.items[0].second, 1);
+    assert_int_equal(o.items[1].second, 2);
+    assert_int_equal(o.items[8].left_out, 3);
+    free(o.items);
+}
+
+// One time that is too short does not make a link fast, two late ones not slow.
+static void a_pair_is_its_usual_time(void **state) {
+    double fine[] = {1, 1, 1, 1, 1, 1, 1, 1}, early[] = {1, 1, 0.2, 1, 1, 1, 1, 1};
+    double late[] = {1, 3, 1, 3, 3, 3, 1, 3};
+    struct measure_result all[] = {pair("0,1", 1), pair("0,2", 1), pair("1,2", 1)};
+    const double *samples[] = {fine, early, late};
+    const double medians[] = {1, 1, 3};
+    struct tournament t;
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        all[i].busbw_bytes_per_s = 1 / medians[i];
+        all[i].median_s = medians[i];
+        all[i].samples_s = samples[i];
+        all[i].samples = 8;
+    }
+    struct measurement m = {.results = all, .count = 3};
+    tournament_find(&m, 3, &t);
+    assert_int_equal(t.slow_rank_count + t.slow_pair_count, 0);
+    assert_true(fabs(t.typical_bytes_per_s - 1) < 1e-9);
+}
+
 static void patterns_catch_what_moves(void **state) {
     (void)state;
     for (int type = 0; type < PATTERN_TYPE_COUNT; type++) {
@@ -230,6 +288,8 @@ int main(void) {
         cmocka_unit_test(measures_a_point),
         cmocka_unit_test(resumes_after_a_torn_line),
         cmocka_unit_test(names_the_slow_one),
+        cmocka_unit_test(suspects_get_another_look),
+        cmocka_unit_test(a_pair_is_its_usual_time),
         cmocka_unit_test(patterns_catch_what_moves),
         cmocka_unit_test(teams_cover_everything_once),
         cmocka_unit_test(storage_payload_is_whole_tiles),
