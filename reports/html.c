@@ -120,6 +120,22 @@ void html_text(struct html *h, const char *s) {
     }
 }
 
+void html_lines(struct html *h, const char *s) {
+    while (s && *s) {
+        size_t length = strcspn(s, "\n");
+        char *line = strndup(s, length);
+        if (!line)
+            abort();
+        html_user(h, line);
+        free(line);
+        s += length;
+        if (*s == '\n') {
+            html_raw(h, "\n");
+            s++;
+        }
+    }
+}
+
 void html_user(struct html *h, const char *s) {
     html_raw(h, "<bdi>");
     html_text(h, s);

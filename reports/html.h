@@ -25,6 +25,8 @@ void html_printf(struct html *h, const char *format, ...) __attribute__((format(
 void html_text(struct html *h, const char *s);
 // The same inside <bdi>, so that right-to-left text cannot reorder what surrounds it.
 void html_user(struct html *h, const char *s);
+// The same line by line, for <pre>: only the ends of lines stay.
+void html_lines(struct html *h, const char *s);
 
 // Copy `s` with the same cleaning but no escaping; at most `limit` characters, then an ellipsis.
 // Returns characters written to `out` (not bytes). `size` counts bytes with the final NUL.

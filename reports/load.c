@@ -7,47 +7,69 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const result_titles[] = {
-    [RESULT_ADVISE] = "Advice",
-    [RESULT_PLAN] = "Plan",
-    [RESULT_CONFIRM] = "Planned against measured",
-    [RESULT_SIMULATE] = "One step",
-    [RESULT_SWEEP] = "Sweep",
-    [RESULT_ACCEPT] = "Acceptance",
-    [RESULT_CHECK] = "Configuration check",
-    [RESULT_EXPLAIN] = "Explanation of a log",
-    [RESULT_MEASUREMENT] = "Measurements",
-    [RESULT_FIT] = "Fitted cluster",
-    [RESULT_REHEARSE] = "Rehearsal",
-    [RESULT_VALIDATE] = "Validation",
-    [RESULT_OTHER] = "Other file",
+// Schemas without their "shardplan." and version: every one is in its first.
+static const struct known_schema {
+    const char *name;
+    enum result_kind kind;
+    const char *title;
+} known[] = {
+    {"plan", RESULT_PLAN, "Plan"},
+    {"simulate", RESULT_SIMULATE, "One step"},
+    {"sweep", RESULT_SWEEP, "Sweep"},
+    {"advise", RESULT_ADVISE, "Advice"},
+    {"measurement", RESULT_MEASUREMENT, "Measurements"},
+    {"fit", RESULT_FIT, "Fitted cluster"},
+    {"cluster", RESULT_FIT, "Cluster file"},
+    {"confirm", RESULT_CONFIRM, "Planned against measured"},
+    {"rehearse", RESULT_REHEARSE, "Rehearsal"},
+    {"accept", RESULT_ACCEPT, "Acceptance"},
+    {"validate", RESULT_VALIDATE, "Validation"},
+    {"check", RESULT_CHECK, "Configuration check"},
+    {"explain", RESULT_EXPLAIN, "Explanation of a log"},
+    {"emit", RESULT_PLAIN, "A framework's configuration"},
+    {"catalog", RESULT_PLAIN, "Catalog"},
+    {"topology", RESULT_PLAIN, "Topology"},
+    {"profile", RESULT_PLAIN, "Profiler trace"},
+    {"snapshot", RESULT_PLAIN, "Memory snapshot"},
 };
-_Static_assert(sizeof result_titles / sizeof *result_titles == RESULT_KIND_COUNT, "one per kind");
+#define KNOWN_COUNT (sizeof known / sizeof *known)
+#define PREFIX "shardplan."
+#define VERSION "/1"
 
-static enum result_kind kind_of(const cJSON *root) {
-    static const struct {
-        const char *schema;
-        enum result_kind kind;
-    } known[] = {
-        {"shardplan.advise/", RESULT_ADVISE},
-        {"shardplan.plan/", RESULT_PLAN},
-        {"shardplan.confirm/", RESULT_CONFIRM},
-        {"shardplan.simulate/", RESULT_SIMULATE},
-        {"shardplan.sweep/", RESULT_SWEEP},
-        {"shardplan.accept/", RESULT_ACCEPT},
-        {"shardplan.check/", RESULT_CHECK},
-        {"shardplan.explain/", RESULT_EXPLAIN},
-        {"shardplan.measurement/", RESULT_MEASUREMENT},
-        {"shardplan.fit/", RESULT_FIT},
-        {"shardplan.cluster/", RESULT_FIT},
-        {"shardplan.rehearse/", RESULT_REHEARSE},
-        {"shardplan.validate/", RESULT_VALIDATE},
-    };
-    const cJSON *schema = cJSON_GetObjectItemCaseSensitive(root, "schema");
-    for (size_t i = 0; cJSON_IsString(schema) && i < sizeof known / sizeof *known; i++)
-        if (strncmp(schema->valuestring, known[i].schema, strlen(known[i].schema)) == 0)
-            return known[i].kind;
-    return RESULT_OTHER;
+static const char *known_list(struct arena *a) {
+    const char *text = "";
+    for (size_t i = 0; i < KNOWN_COUNT; i++)
+        text = arena_printf(a, "%s%s%s", text, i ? ", " : "", known[i].name);
+    return arena_printf(a,
+                        "the report reads results of shardplan, schema shardplan.NAME/1 with "
+                        "NAME one of %s",
+                        text);
+}
+
+static const struct known_schema *known_find(const cJSON *root, const char *path, struct arena *a,
+                                             struct err *e) {
+    const char *schema = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(root, "schema"));
+    size_t prefix = strlen(PREFIX);
+    const char *name = schema && strncmp(schema, PREFIX, prefix) == 0 ? schema + prefix : "";
+    size_t length = strcspn(name, "/");
+    for (size_t i = 0; i < KNOWN_COUNT; i++) {
+        if (strlen(known[i].name) != length || strncmp(name, known[i].name, length) != 0)
+            continue;
+        if (strcmp(name + length, VERSION) == 0)
+            return &known[i];
+        err_set(e, ERR_INPUT, "%s: schema is \"%.60s\": this version reads " PREFIX "%s" VERSION,
+                path, schema, known[i].name);
+        return NULL;
+    }
+    if (!schema)
+        err_set(e, ERR_INPUT, "%s: there is no \"schema\": %s", path, known_list(a));
+    else
+        err_set(e, ERR_INPUT, "%s: schema is \"%.60s\": %s%s", path, schema,
+                strncmp(name, "graph/", 6) == 0
+                    ? "a graph is for bench and rehearse; `simulate --json FILE` writes the step; "
+                    : "",
+                known_list(a));
+    return NULL;
 }
 
 // A measurement as written line by line: a header object, then one object per result.
@@ -69,32 +91,54 @@ static cJSON *parse(const char *text, size_t bytes, const char *name, struct err
     return copy;
 }
 
-static cJSON *parse_lines(const char *text, const char *name, struct err *e) {
-    cJSON *root = NULL, *results = NULL;
+static bool is_measurement(const cJSON *root) {
+    const char *schema = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(root, "schema"));
+    return schema && strncmp(schema, PREFIX "measurement/", strlen(PREFIX "measurement/")) == 0;
+}
+
+// The line at `text` added to *root, which the first one starts.
+static bool take_line(const char *text, size_t length, const char *name, cJSON **root,
+                      struct err *e) {
+    cJSON *one = parse(text, length, name, e);
+    if (!one)
+        return false;
+    if (!*root) {
+        *root = one;
+        return true;
+    }
+    cJSON *results = cJSON_GetObjectItemCaseSensitive(*root, "results");
+    if (!results && is_measurement(*root))
+        results = cJSON_AddArrayToObject(*root, "results");
+    if (cJSON_IsArray(results) && is_measurement(*root)) {
+        cJSON_AddItemToArray(results, one);
+        return true;
+    }
+    cJSON_Delete(one);
+    return err_set(e, ERR_INPUT,
+                   "%s: JSON lines are for measurements, whose first line is the "
+                   "header",
+                   name);
+}
+
+// A last line without its newline is what a crash leaves: it may be cut off, and then is left out.
+static cJSON *parse_lines(const char *text, const char *name, bool *cut, struct err *e) {
+    cJSON *root = NULL;
     int line = 0;
     for (const char *c = text; *c;) {
         size_t length = strcspn(c, "\n");
-        line++;
-        if (strspn(c, " \t\r") < length) {
-            cJSON *one = parse(c, length, name, e);
-            if (!one) {
-                err_note(e, "line %d", line);
+        struct err own = {0};
+        char place[512];
+        snprintf(place, sizeof place, "%.480s (line %d)", name, ++line);
+        if (strspn(c, " \t\r") < length && !take_line(c, length, place, &root, &own)) {
+            *cut = root && line > 1 && c[length] == '\0' && is_measurement(root);
+            if (!*cut) {
+                err_set(e, own.kind, "%s", own.text);
                 cJSON_Delete(root);
                 return NULL;
-            }
-            if (!root) {
-                root = one;
-                results = cJSON_GetObjectItemCaseSensitive(root, "results");
-                if (!cJSON_IsArray(results))
-                    results = cJSON_AddArrayToObject(root, "results");
-            } else {
-                cJSON_AddItemToArray(results, one);
             }
         }
         c += length + (c[length] == '\n');
     }
-    if (!root)
-        err_set(e, ERR_INPUT, "%s: the file is empty", name);
     return root;
 }
 
@@ -133,17 +177,28 @@ static bool read_one(const char *path, struct arena *a, struct result *out, stru
     char *text = slurp(path, &bytes, e);
     if (!text)
         return false;
-    cJSON *root = is_lines(path, text) ? parse_lines(text, path, e) : parse(text, bytes, path, e);
+    if (text[strspn(text, " \t\r\n")] == '\0' && strlen(text) == bytes) {
+        free(text);
+        return err_set(e, ERR_INPUT, "%s: the file is empty: %s", path, known_list(a));
+    }
+    bool cut = false, lines = strlen(text) == bytes && is_lines(path, text);
+    cJSON *root = lines ? parse_lines(text, path, &cut, e) : parse(text, bytes, path, e);
     free(text);
     if (!root)
         return false;
-    if (!cJSON_IsObject(root)) {
+    if (!cJSON_IsObject(root))
+        err_set(e, ERR_INPUT, "%s: not a JSON object: %s", path, known_list(a));
+    const struct known_schema *schema = e->kind == ERR_NONE ? known_find(root, path, a, e) : NULL;
+    if (!schema) {
         cJSON_Delete(root);
-        return err_set(e, ERR_INPUT, "%s: expected a JSON object, a result of shardplan", path);
+        return false;
     }
     const char *slash = strrchr(path, '/');
-    *out = (struct result){
-        .name = arena_strdup(a, slash ? slash + 1 : path), .kind = kind_of(root), .root = root};
+    *out = (struct result){.name = arena_strdup(a, slash ? slash + 1 : path),
+                           .kind = schema->kind,
+                           .title = schema->title,
+                           .cut = cut,
+                           .root = root};
     return true;
 }
 

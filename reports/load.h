@@ -9,7 +9,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// Order of sections on the page: what answers first comes first.
+// Order of sections on the page: what answers first comes first. RESULT_PLAIN: schemas without
+// pictures of their own (topology, profile, snapshot, catalog, emit), shown as tables.
 enum result_kind {
     RESULT_ADVISE,
     RESULT_PLAN,
@@ -23,14 +24,16 @@ enum result_kind {
     RESULT_FIT,
     RESULT_REHEARSE,
     RESULT_VALIDATE,
-    RESULT_OTHER,
+    RESULT_PLAIN,
     RESULT_KIND_COUNT
 };
 
 struct result {
     const char *name; // file name without folders
     enum result_kind kind;
-    cJSON *root; // owned
+    const char *title; // of its section, constant
+    bool cut;          // JSON lines whose last one is cut off and left out
+    cJSON *root;       // owned
 };
 
 struct results {
@@ -38,9 +41,8 @@ struct results {
     size_t count;
 };
 
-extern const char *const result_titles[RESULT_KIND_COUNT];
-
-// The files named by `paths`, in `a`; results_finish frees the trees.
+// The files named by `paths`, in `a`; results_finish frees the trees. Anything that is not a result
+// of shardplan is an error which names the file, what it is and what would be read.
 bool results_read(const char *const *paths, size_t count, struct arena *a, struct results *out,
                   struct err *e);
 void results_finish(struct results *r);

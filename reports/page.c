@@ -24,7 +24,7 @@ static const struct page_section sections[] = {
     [RESULT_FIT] = {page_fit_answer, page_fit_body},
     [RESULT_REHEARSE] = {page_rehearse_answer, page_rehearse_body},
     [RESULT_VALIDATE] = {page_validate_answer, page_validate_body},
-    [RESULT_OTHER] = {page_other_answer, page_other_body},
+    [RESULT_PLAIN] = {page_plain_answer, page_plain_body},
 };
 _Static_assert(sizeof sections / sizeof *sections == RESULT_KIND_COUNT, "one per kind");
 
@@ -157,7 +157,7 @@ static void write_head(struct page *p, const struct results *r) {
 
 static void section_link(struct page *p, const struct results *r, size_t i) {
     html_printf(&p->html, "<a href=\"#result-%zu\">", i);
-    html_text(&p->html, result_titles[r->items[i].kind]);
+    html_text(&p->html, r->items[i].title);
     html_raw(&p->html, "</a>");
 }
 
@@ -170,7 +170,7 @@ static void write_title(struct page *p, const struct results *r) {
             return;
         }
     }
-    html_text(&p->html, result_titles[r->items[0].kind]);
+    html_text(&p->html, r->items[0].title);
 }
 
 static void write_answers(struct page *p, const struct results *r) {
@@ -214,10 +214,13 @@ void page_write(struct page *p, const struct results *r) {
         html_printf(
             h, "<section id=\"result-%zu\" aria-labelledby=\"title-%zu\"><h2 id=\"title-%zu\">", i,
             i, i);
-        html_text(h, result_titles[r->items[i].kind]);
+        html_text(h, r->items[i].title);
         html_raw(h, " <small>");
         html_user(h, r->items[i].name);
         html_raw(h, "</small></h2>\n");
+        if (r->items[i].cut)
+            html_raw(h, "<p class=missing>The file's last line was cut off, as by a crash: it is "
+                        "left out.</p>\n");
         sections[r->items[i].kind].body(p, root);
         page_command(p, root);
         html_raw(h, "</section>\n");

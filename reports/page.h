@@ -46,8 +46,8 @@ void page_findings_answer(struct page *p, struct view root);
 void page_findings_body(struct page *p, struct view root); // check
 void page_explain_answer(struct page *p, struct view root);
 void page_explain_body(struct page *p, struct view root);
-void page_other_answer(struct page *p, struct view root);
-void page_other_body(struct page *p, struct view root);
+void page_plain_answer(struct page *p, struct view root);
+void page_plain_body(struct page *p, struct view root);
 
 // Where a figure belongs; its picture is put there when the page is complete.
 void page_figure(struct page *p, struct plot *plot);

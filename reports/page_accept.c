@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verdicts as tables: accept, check, explain; and files of schemas this program does not know.
+// Verdicts as tables: accept, check, explain.
 #include "chart.h"
 #include "page.h"
 
@@ -270,21 +270,4 @@ void page_explain_body(struct page *p, struct view root) {
     html_raw(h, "</tbody>");
     show_table_close(h);
     show_rest(h, root, handled);
-}
-
-void page_other_answer(struct page *p, struct view root) {
-    const char *schema = view_string(root, "schema");
-    html_raw(&p->html, "<p>A file of ");
-    if (schema) {
-        html_raw(&p->html, "schema ");
-        html_user(&p->html, schema);
-    } else {
-        html_raw(&p->html, "no stated schema");
-    }
-    html_raw(&p->html, ", shown as plain tables.</p>\n");
-}
-
-void page_other_body(struct page *p, struct view root) {
-    static const char *const handled[] = {"schema", "command", NULL};
-    show_rest(&p->html, root, handled);
 }

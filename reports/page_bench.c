@@ -339,7 +339,8 @@ void page_bench_answer(struct page *p, struct view root) {
         errors += view_item_number(r, "errors") > 0;
         crowded += cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(r, "oversubscribed"));
     }
-    html_printf(h, "<p class=headline>%zu measurements", view_count(results));
+    html_printf(h, "<p class=headline>%zu measurement%s", view_count(results),
+                view_count(results) == 1 ? "" : "s");
     if (view_string(root, "host.name") || view_string(root, "host.hostname")) {
         html_raw(h, " on ");
         html_user(h, view_string(root, "host.name") ? view_string(root, "host.name")

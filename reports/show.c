@@ -387,7 +387,7 @@ static void any_at(struct html *h, struct view v, const char *caption, int depth
         if (view_is_scalar(m) || is_list_of_scalars(m))
             continue;
         char label[256];
-        snprintf(label, sizeof label, "%.100s: %.100s", caption, c->string);
+        snprintf(label, sizeof label, "%.100s: %.100s", caption, show_spaced(c->string, v.arena));
         if (depth < SHOW_DEPTH)
             any_at(h, m, label, depth + 1);
     }
@@ -398,21 +398,38 @@ void show_any(struct html *h, struct view v, const char *caption) {
         any_at(h, v, caption, 0);
 }
 
-void show_rest(struct html *h, struct view root, const char *const *handled) {
-    size_t i = 0, open = 0;
+static bool is_handled(const char *key, const char *const *handled) {
+    while (*handled && strcmp(*handled, key) != 0)
+        handled++;
+    return *handled != NULL;
+}
+
+static size_t members(struct html *h, struct view root, const char *const *handled,
+                      const char *before) {
+    size_t i = 0, shown = 0;
     for (const cJSON *c = view_first(root); c; c = c->next, i++) {
-        size_t k = 0;
-        while (handled[k] && strcmp(handled[k], c->string) != 0)
-            k++;
         struct view m = view_member(root, c, i);
-        if (handled[k] || view_is_missing(m))
+        if (is_handled(c->string, handled) || view_is_missing(m))
             continue;
-        if (!open++)
-            html_raw(h, "<details><summary>Everything else in this file</summary>\n");
-        char label[256];
-        snprintf(label, sizeof label, "%.200s", c->string);
-        show_any(h, m, label);
+        html_raw(h, shown++ ? "" : before);
+        show_any(h, m, show_spaced(c->string, root.arena));
     }
-    if (open)
+    return shown;
+}
+
+void show_members(struct html *h, struct view root, const char *const *handled) {
+    members(h, root, handled, "");
+}
+
+void show_rest(struct html *h, struct view root, const char *const *handled) {
+    if (members(h, root, handled, "<details><summary>Everything else in this file</summary>\n"))
         html_raw(h, "</details>\n");
+}
+
+const char *show_spaced(const char *word, struct arena *a) {
+    char *text = arena_strdup(a, word);
+    for (char *c = text; *c; c++)
+        if (*c == '_')
+            *c = ' ';
+    return text;
 }

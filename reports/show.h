@@ -44,5 +44,10 @@ void show_pair(struct html *h, const char *heading, struct view parent, const ch
 
 // Anything: scalars as a two-column table, arrays of objects as tables, the rest by recursion.
 void show_any(struct html *h, struct view v, const char *caption);
-// All members of `root` not in the NULL-terminated list `handled`. Nothing if none remain.
+// All members of `root` not in the NULL-terminated list `handled`, folded. Nothing if none remain.
 void show_rest(struct html *h, struct view root, const char *const *handled);
+// The same in the open.
+void show_members(struct html *h, struct view root, const char *const *handled);
+
+// "reduce_scatter" as "reduce scatter", in `a`.
+const char *show_spaced(const char *word, struct arena *a);

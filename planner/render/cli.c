@@ -81,7 +81,7 @@ const char *const model_cluster_help[] = {
 };
 
 bool cli_prints_table(const struct output_request *o) {
-    return !o->json || strcmp(o->json, "-") != 0;
+    return !o->stdout_taken && (!o->json || strcmp(o->json, "-") != 0);
 }
 
 // The report reads a file: the one the user asked for, else one beside the page.

@@ -26,6 +26,7 @@ enum {
 struct output_request {
     const char *json, *report;
     bool quiet;
+    bool stdout_taken; // set by a command whose own output goes there: nothing else may
 };
 // For option structs that start with an output_request.
 extern const struct opt output_options_at_zero[];

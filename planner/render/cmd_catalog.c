@@ -57,47 +57,67 @@ static bool kind_of(const char *word, enum catalog_kind *out) {
     return i >= 0;
 }
 
-static bool list_model(struct cli *cli, const struct catalog_entry *x) {
-    struct model m;
-    char count[32];
-    if (!model_load(x->name, cli->arena, &m, &cli->err))
-        return false;
-    printf("  %-24s %10s parameters", x->name,
-           units_format_count(count, sizeof count, (double)m.parameters));
-    return true;
+struct listing {
+    struct cli *cli;
+    cJSON *root; // of the result; NULL when none is asked for
+    bool table;
+};
+
+static void list_json(cJSON *list, const struct catalog_entry *x, uint64_t parameters) {
+    cJSON *o = json_append_object(list);
+    json_add_string(o, "name", x->name);
+    cJSON *aliases = json_add_array(o, "aliases");
+    for (size_t k = 0; k < x->alias_count; k++)
+        cJSON_AddItemToArray(aliases, cJSON_CreateString(x->aliases[k]));
+    if (parameters)
+        json_add_u64(o, "parameters", parameters);
 }
 
-static bool list_kind(struct cli *cli, enum catalog_kind kind) {
+static void list_line(const struct catalog_entry *x, uint64_t parameters) {
+    char count[32];
+    printf("  %-24s", x->name);
+    if (parameters)
+        printf(" %10s parameters", units_format_count(count, sizeof count, (double)parameters));
+    for (size_t k = 0; k < x->alias_count && k < 4; k++)
+        printf("%s%s", k ? ", " : "  also: ", x->aliases[k]);
+    printf("%s\n", x->alias_count > 4 ? ", ..." : "");
+}
+
+static bool list_kind(const struct listing *l, enum catalog_kind kind) {
+    struct cli *cli = l->cli;
     struct catalog_entry *entries;
     size_t count;
     if (!catalog_list(kind, cli->arena, &entries, &count, &cli->err))
         return false;
-    printf("%s (%zu)\n", catalog_kind_names[kind], count);
+    if (l->table)
+        printf("%s (%zu)\n", catalog_kind_names[kind], count);
+    cJSON *list = l->root ? json_add_array(l->root, catalog_kind_names[kind]) : NULL;
     for (size_t i = 0; i < count; i++) {
-        if (kind == CATALOG_MODELS) {
-            if (!list_model(cli, &entries[i]))
-                return false;
-        } else {
-            printf("  %-24s", entries[i].name);
-        }
-        for (size_t k = 0; k < entries[i].alias_count && k < 4; k++)
-            printf("%s%s", k ? ", " : "  also: ", entries[i].aliases[k]);
-        printf("%s\n", entries[i].alias_count > 4 ? ", ..." : "");
+        struct model m = {.parameters = 0};
+        if (kind == CATALOG_MODELS && !model_load(entries[i].name, cli->arena, &m, &cli->err))
+            return false;
+        if (l->table)
+            list_line(&entries[i], m.parameters);
+        if (list)
+            list_json(list, &entries[i], m.parameters);
     }
     return true;
 }
 
-static bool list(struct cli *cli) {
+static bool list(const struct listing *l) {
+    struct cli *cli = l->cli;
     enum catalog_kind kind;
+    if (cli->rest.count == 1 && kind_of(cli->rest.items[0], &kind))
+        return list_kind(l, kind);
     if (cli->rest.count > 1) {
         if (!kind_of(cli->rest.items[1], &kind))
             return err_set(&cli->err, ERR_USAGE,
                            "catalog list: '%s' is not models, gpus or clusters",
                            cli->rest.items[1]);
-        return list_kind(cli, kind);
+        return list_kind(l, kind);
     }
     for (size_t i = 0; i < CATALOG_KIND_COUNT; i++)
-        if (!list_kind(cli, (enum catalog_kind)i))
+        if (!list_kind(l, (enum catalog_kind)i))
             return false;
     return true;
 }
@@ -114,7 +134,21 @@ static bool copy_file(const char *path, struct err *e) {
     return true;
 }
 
-static bool show(struct cli *cli) {
+static bool show_entry(const struct listing *l, enum catalog_kind kind, const char *path) {
+    struct err *e = &l->cli->err;
+    if (l->root) {
+        struct json_doc *d = json_read_file(path, e);
+        if (!d)
+            return false;
+        json_add_string(l->root, "kind", catalog_kind_names[kind]);
+        cJSON_AddItemToObject(l->root, "entry", cJSON_Duplicate(json_root(d).item, true));
+        json_destroy(d);
+    }
+    return !l->table || copy_file(path, e);
+}
+
+static bool show(const struct listing *l) {
+    struct cli *cli = l->cli;
     enum catalog_kind kind;
     const char *path;
     if (cli->rest.count == 3) {
@@ -123,17 +157,31 @@ static bool show(struct cli *cli) {
                            "catalog show: '%s' is not models, gpus or clusters",
                            cli->rest.items[1]);
         return catalog_find(kind, cli->rest.items[2], cli->arena, &path, &cli->err) &&
-               copy_file(path, &cli->err);
+               show_entry(l, kind, path);
     }
     if (cli->rest.count != 2)
         return err_set(&cli->err, ERR_USAGE, "catalog show takes [models|gpus|clusters] NAME");
     for (size_t i = 0; i < CATALOG_KIND_COUNT; i++) {
         struct err ignored = {0};
         if (catalog_find((enum catalog_kind)i, cli->rest.items[1], cli->arena, &path, &ignored))
-            return copy_file(path, &cli->err);
+            return show_entry(l, (enum catalog_kind)i, path);
     }
     return err_set(&cli->err, ERR_INPUT, "'%s' is in no catalog; see shardplan catalog list",
                    cli->rest.items[1]);
+}
+
+// list and show, with their result where one is asked for.
+static bool look(struct cli *cli, const struct output_request *o, bool whole) {
+    struct listing l = {.cli = cli, .table = cli_prints_table(o)};
+    if (o->json || o->report) {
+        l.root = cJSON_CreateObject();
+        json_add_string(l.root, "schema", "shardplan.catalog/1");
+        json_add_string(l.root, "command", cli->command_line);
+    }
+    if (whole ? list(&l) : show(&l))
+        return !l.root || cli_result(cli, o, l.root);
+    cJSON_Delete(l.root);
+    return false;
 }
 
 // `import clusters FILE` reads like list and show; what the files hold says more than the word.
@@ -153,12 +201,9 @@ static int run(struct cli *cli, int argc, char **argv) {
     const char *verb = cli->rest.count ? cli->rest.items[0] : "list";
     enum catalog_kind kind;
     bool ok = false;
-    if (strcmp(verb, "list") == 0)
-        ok = list(cli);
-    else if (kind_of(verb, &kind))
-        ok = list_kind(cli, kind);
-    else if (strcmp(verb, "show") == 0)
-        ok = show(cli);
+    bool whole = strcmp(verb, "list") == 0 || kind_of(verb, &kind); // `catalog gpus` lists too
+    if (whole || strcmp(verb, "show") == 0)
+        ok = look(cli, &o.output, whole);
     else if (strcmp(verb, "import") == 0) {
         drop_kind(&cli->rest);
         ok = catalog_import(cli, &o);

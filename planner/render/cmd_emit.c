@@ -3,12 +3,13 @@
 
 #include "base/kinds.h"
 #include "render/emit_config.h"
+#include "render/emit_plan.h"
 
 #include <stdio.h>
 #include <string.h>
 
 struct emit_options {
-    struct recipe_request recipe; // first: the recipe options' offsets count from it
+    struct model_request request; // first: the recipe options' offsets count from it
     const char *out;
 };
 
@@ -32,7 +33,7 @@ static const char *const help[] = {
     "CLUSTER: a catalog name, a cluster file, or COUNTxGPU such as 8xA100-80GB",
     NULL,
 };
-static const struct opt *const tables[] = {recipe_options, own_options, NULL};
+static const struct opt *const tables[] = {recipe_options, own_options, model_output_options, NULL};
 static const char *const examples[] = {
     "shardplan emit deepspeed llama-3-8b dgx-h100 --strategy zero3 --recompute full",
     "shardplan emit accelerate llama-3-8b dgx-h100 --strategy fsdp2 -o fsdp.yaml",
@@ -62,16 +63,17 @@ static bool kind_of(struct cli *cli, const char *word, enum config_kind *out) {
 static bool one_recipe(struct cli *cli, struct emit_options *o, enum config_kind kind,
                        const struct model *m, struct recipe *out) {
     struct recipe_list list;
-    if (o->recipe.strategies.count == 0 && o->recipe.config == NULL) {
+    if (o->request.recipe.strategies.count == 0 && o->request.recipe.config == NULL) {
         const char **fallback = arena_array(cli->arena, 1, sizeof *fallback);
         fallback[0] = kind == CONFIG_DEEPSPEED ? "zero3" : "fsdp2";
-        o->recipe.strategies = (struct opt_texts){fallback, 1};
+        o->request.recipe.strategies = (struct opt_texts){fallback, 1};
     }
-    if (!recipe_request_expand(&o->recipe, m, cli->arena, &list, &cli->err))
+    if (!recipe_request_expand(&o->request.recipe, m, cli->arena, &list, &cli->err))
         return false;
     if (list.count != 1)
         return err_set(&cli->err, ERR_USAGE, "emit writes one recipe: give one --strategy");
-    cli_warn(cli, &list.warnings);
+    if (!o->request.output.quiet)
+        cli_warn(cli, &list.warnings);
     *out = list.items[0];
     return true;
 }
@@ -85,6 +87,34 @@ static bool can_say(const struct recipe *r, enum config_kind kind, struct err *e
                    "torchtitan form has");
 }
 
+static cJSON *result(const struct cli *cli, const struct emit_config *q, const char *file,
+                     const char *text) {
+    cJSON *root = cJSON_CreateObject();
+    json_add_string(root, "schema", "shardplan.emit/1");
+    json_add_string(root, "command", cli->command_line);
+    json_add_string(root, "kind", config_kind_names[q->kind]);
+    json_add_string(root, "file", file);
+    emit_model_cluster(root, q->model, q->cluster, q->recipe);
+    json_add_string(root, "strategy", strategy_names[q->recipe->strategy]);
+    json_add_string(root, "text", text);
+    emit_recipe(root, "recipe", q->recipe);
+    return root;
+}
+
+// Standard output belongs to the JSON where that is asked for there, else to the configuration.
+static bool write_out(struct cli *cli, struct emit_options *o, const struct emit_config *q,
+                      const char *text) {
+    struct output_request *output = &o->request.output;
+    bool to_stdout = strcmp(o->out, "-") == 0;
+    bool json_there = output->json && strcmp(output->json, "-") == 0;
+    if (!(to_stdout && json_there) && !json_write_text_file(o->out, text, strlen(text), &cli->err))
+        return false;
+    if (!output->json && !output->report)
+        return true;
+    output->stdout_taken = to_stdout;
+    return cli_result(cli, output, result(cli, q, to_stdout ? NULL : o->out, text));
+}
+
 static bool emit(struct cli *cli, struct emit_options *o) {
     struct emit_config q = {.arena = cli->arena};
     struct model m;
@@ -95,14 +125,13 @@ static bool emit(struct cli *cli, struct emit_options *o) {
         return false;
     cli->rest.items++; // cli_load takes the first two
     cli->rest.count--;
-    if (!cli_load(cli, &o->recipe, &m, &c) || !one_recipe(cli, o, q.kind, &m, &r) ||
+    if (!cli_load(cli, &o->request.recipe, &m, &c) || !one_recipe(cli, o, q.kind, &m, &r) ||
         !recipe_resolve(&r, &m, &c, &cli->err) || !can_say(&r, q.kind, &cli->err))
         return false;
     q.model = &m;
     q.cluster = &c;
     q.recipe = &r;
-    return emit_config_text(&q, &text, &cli->err) &&
-           json_write_text_file(o->out, text, strlen(text), &cli->err);
+    return emit_config_text(&q, &text, &cli->err) && write_out(cli, o, &q, text);
 }
 
 static int run(struct cli *cli, int argc, char **argv) {

@@ -33,6 +33,13 @@ ALL = (
     "extreme",
 )
 
+TAGS = set(
+    "html head meta link title style body a header p h1 h2 h3 h4 dl dt dd small nav ul li main section div "
+    "span b bdi br table caption thead tbody tr th td data "
+    "details summary figure figcaption pre code "
+    "footer sup svg g path text polygon polyline rect circle use defs".split()
+)
+
 failures = []
 
 
@@ -69,6 +76,7 @@ class Page(html.parser.HTMLParser):
     def __init__(self, path):
         super().__init__(convert_charrefs=True)
         self.tags, self.attributes, self.numbers, self.words = set(), [], [], []
+        self.order = []  # of elements and their attributes' names, without what gnuplot drew
         self.open_data, self.depth_style, self.figures = None, 0, []
         with open(path, encoding="utf-8") as f:
             self.source = f.read()
@@ -77,6 +85,7 @@ class Page(html.parser.HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.tags.add(tag)
+        self.order.append((tag, tuple(name for name, _ in attrs)))
         self.attributes += [(tag, name, value) for name, value in attrs]
         found = dict(attrs)
         if tag == "data":
@@ -158,6 +167,26 @@ def numbers_agree(page, roots, name):
         check(
             abs(shown - stated) <= 0.006 * abs(stated) + 1e-12,
             "%s %s: page shows %s for %r" % (name, path, text, stated),
+        )
+
+
+def page_is_sound(page, name):
+    odd = page.tags - TAGS
+    check(not odd, "%s: unexpected elements %s" % (name, sorted(odd)))
+    handlers = [a for a in page.attributes if a[1].startswith("on")]
+    check(not handlers, "%s: event handlers %s" % (name, handlers[:2]))
+    outside = [
+        a
+        for a in page.attributes
+        if a[1] in ("src", "href", "xlink:href", "action")
+        and not (a[2] or "").startswith(("#", "data:"))
+    ]
+    check(not outside, "%s: references outside %s" % (name, outside[:2]))
+    check(len(page.source.encode()) < 2 * 1000 * 1000, name + ": over 2 MB")
+    for figure in page.figures:
+        check(
+            len(figure.get("aria-label", "")) > 20 and figure.get("role") == "img",
+            name + ": a picture without a sentence that says what it shows",
         )
 
 

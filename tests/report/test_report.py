@@ -11,13 +11,16 @@ import subprocess
 import sys
 import tempfile
 
-from results import ALL, Page, check, finish, make, numbers_agree, read_json, report
-
-TAGS = set(
-    "html head meta link title style body a header p h1 h2 h3 h4 dl dt dd small nav ul li main section div "
-    "span b bdi br table caption thead tbody tr th td data "
-    "details summary figure figcaption pre code "
-    "footer sup svg g path text polygon polyline rect circle use defs".split()
+from results import (
+    ALL,
+    Page,
+    check,
+    finish,
+    make,
+    numbers_agree,
+    page_is_sound,
+    read_json,
+    report,
 )
 
 
@@ -84,37 +87,60 @@ def hostile(page, source, folder, name):
         check(not os.path.exists(os.path.join(where, "pwned")), name + ": a command was run")
 
 
-def page_is_sound(page, name):
-    odd = page.tags - TAGS
-    check(not odd, "%s: unexpected elements %s" % (name, sorted(odd)))
-    handlers = [a for a in page.attributes if a[1].startswith("on")]
-    check(not handlers, "%s: event handlers %s" % (name, handlers[:2]))
-    outside = [
-        a
-        for a in page.attributes
-        if a[1] in ("src", "href", "xlink:href", "action")
-        and not (a[2] or "").startswith(("#", "data:"))
-    ]
-    check(not outside, "%s: references outside %s" % (name, outside[:2]))
-    check(len(page.source.encode()) < 2 * 1000 * 1000, name + ": over 2 MB")
-    for figure in page.figures:
-        check(
-            len(figure.get("aria-label", "")) > 20 and figure.get("role") == "img",
-            name + ": a picture without a sentence that says what it shows",
-        )
+# What a file holds, and what the refusal must say besides the file's name.
+UNREADABLE = (
+    ("", ["the file is empty", "plan, simulate"]),
+    ("{", ["bad.json:1"]),
+    ('{"schema": "shardplan.plan/1", "plans": [}', ["bad.json:1"]),
+    ('{"schema": "shardplan.plan/1", "plans": [', ["bad.json:1"]),
+    ("[1, 2]", ["not a JSON object", "shardplan.NAME/1", "plan, simulate"]),
+    ('"plan"', ["not a JSON object"]),
+    ("{}", ['no "schema"', "plan, simulate"]),
+    ('{"schema": 1}', ['no "schema"']),
+    ('{"schema": "shardplan.plan"}', ["shardplan.plan", "reads shardplan.plan/1"]),
+    ('{"schema": "shardplan.plan/2"}', ["shardplan.plan/2", "reads shardplan.plan/1"]),
+    ('{"schema": "shardplan.planet/1"}', ["shardplan.planet/1", "plan, simulate"]),
+    ('{"schema": "shardplan.graph/1"}', ["shardplan.graph/1", "simulate --json"]),
+    ('{"schema": "nccl-tests/1"}', ["nccl-tests/1", "plan, simulate"]),
+    ('{"architectures": ["LlamaForCausalLM"]}', ['no "schema"']),
+    ('{"schema": "shardplan.plan/1"}\n{"kind": "copy"}\n', ["lines are for measurements"]),
+    ('{"schema": "shardplan.measurement/1"}\n{"kind"\n{}\n', ["line 2"]),
+    ("step 1 loss 2.0\n", ["bad.json:1"]),
+)
+
+
+def unreadable(program, folder):
+    bad = os.path.join(folder, "bad.json")
+    for text, words in UNREADABLE:
+        with open(bad, "w", encoding="utf-8") as f:
+            f.write(text)
+        done = report(program, [bad], folder + "/unreadable")
+        check(done.returncode == 3, "%r: exit %d, not 3" % (text, done.returncode))
+        for word in [bad] + words:
+            check(word in done.stderr, "%r: %r is not in %s" % (text, word, done.stderr))
+    check(not os.path.exists(folder + "/unreadable"), "a refused file leaves a folder")
+
+
+def cut_off(program, folder):
+    """The last line of a measurement that a crash cut off is left out, and the page says so."""
+    path = os.path.join(folder, "cut.jsonl")
+    row = '{"kind": "copy", "backend": "host", "payload_bytes": 1024, "median_s": 1}\n'
+    with open(path, "w", encoding="utf-8") as f:
+        f.write('{"schema": "shardplan.measurement/1"}\n' + row + row[:20])
+    done = report(program, [path], folder + "/cut")
+    text = Page(folder + "/cut/index.html").text
+    check(done.returncode == 0 and "1 measurement" in text, "cut off: %s" % done.stderr)
+    check("last line was cut off" in text, "the page does not say that a line was cut off")
 
 
 def refusals(program, files, folder):
-    bad = os.path.join(folder, "bad.json")
-    with open(bad, "w", encoding="utf-8") as f:
-        f.write('{"schema": "shardplan.plan/1", "plans": [}')
     cases = (
-        (3, [bad, "-o", folder + "/x"]),
         (3, [folder + "/absent.json", "-o", folder + "/x"]),
+        (3, [folder, "-o", folder + "/x"]),
         (2, [files["plan"]]),
         (2, ["-o", folder + "/x"]),
         (2, [files["plan"], "--colour"]),
-        (4, [files["plan"], "-o", bad + "/x"]),
+        (4, [files["plan"], "-o", files["plan"] + "/x"]),
     )
     for status, arguments in cases:
         done = subprocess.run([program] + arguments, capture_output=True, text=True)
@@ -170,6 +196,8 @@ def main():
     stale_plots(program, files, folder)
     same_bytes(program, files, folder)
     refusals(program, files, folder)
+    unreadable(program, folder)
+    cut_off(program, folder)
     shutil.rmtree(folder)
     finish()
 
