@@ -75,9 +75,10 @@ static double stored_elements(const struct model *m, const struct recipe *r, dou
         const struct model_unit *u = &m->units[i];
         double one = unit_shard(u, r, shards);
         if (!is_wrapped(u, r))
-            root += one * (double)u->repeat;
+            root += one * (double)recipe_stage_units(r, m, u);
         else
-            wrapped += (double)u->repeat * (recipe_is_fsdp1(r) ? ceil_div(one, shards) : one);
+            wrapped += (double)recipe_stage_units(r, m, u) *
+                       (recipe_is_fsdp1(r) ? ceil_div(one, shards) : one);
     }
     *root_shard = recipe_is_fsdp1(r) ? ceil_div(root, shards) : root;
     return wrapped + *root_shard;
@@ -91,7 +92,8 @@ static double table_shard(const struct model *m, const struct recipe *r, double 
     return 0;
 }
 
-static void add_unit(struct memory_sizes *s, const struct model_unit *u, bool wrapped) {
+static void add_unit(struct memory_sizes *s, const struct model_unit *u, bool wrapped,
+                     uint64_t repeat) {
     double elements = 0;
     for (size_t i = 0; i < u->tensor_count; i++) {
         const struct tensor *t = &u->tensors[i];
@@ -106,13 +108,16 @@ static void add_unit(struct memory_sizes *s, const struct model_unit *u, bool wr
     if (wrapped)
         s->block = max2(s->block, elements);
     else
-        s->root += elements * (double)u->repeat;
+        s->root += elements * (double)repeat;
 }
 
 static void wrap_units(struct memory_sizes *s, const struct model *m, const struct recipe *r) {
     for (size_t i = 0; i < m->unit_count; i++)
-        add_unit(s, &m->units[i], is_wrapped(&m->units[i], r));
-    bool apart = r->embedding_group && recipe_is_fsdp2(r) && !m->tied_embeddings && s->block > 0;
+        if (recipe_stage_units(r, m, &m->units[i]) > 0)
+            add_unit(s, &m->units[i], is_wrapped(&m->units[i], r),
+                     recipe_stage_units(r, m, &m->units[i]));
+    bool apart = r->embedding_group && recipe_is_fsdp2(r) && !m->tied_embeddings && s->block > 0 &&
+                 s->table > 0;
     if (apart) { // the table is gathered for its own look-up only
         s->root = max2(s->root - s->table, s->table);
         s->root_shard -= table_shard(m, r, s->shard_degree);
@@ -180,19 +185,29 @@ static void leave_experts(struct memory_sizes *s, const struct model *m, const s
         s->sharded -= all * away;
 }
 
+// Share of all parameters in the described pipeline stage.
+static double stage_share(const struct model *m, const struct recipe *r) {
+    double held = 0, all = 0;
+    for (size_t i = 0; i < m->unit_count; i++) {
+        all += (double)m->units[i].parameters * (double)m->units[i].repeat;
+        held += (double)m->units[i].parameters * (double)recipe_stage_units(r, m, &m->units[i]);
+    }
+    return held / all;
+}
+
 bool memory_sizes_fill(struct memory_parts *p, struct err *e) {
     const struct model *m = p->model;
     const struct recipe *r = p->recipe;
     struct memory_sizes s = {.shard_degree = 1};
-    double model_parallel = (double)(r->tp ? r->tp : 1) * (double)(r->pp ? r->pp : 1);
+    double tensor_parallel = (double)(r->tp ? r->tp : 1), stage = stage_share(m, r);
     if (r->world == 0 || m->unit_count == 0)
         return err_set(e, ERR_INPUT, "memory: the recipe is not resolved or the model is empty");
     if (recipe_gathers(r))
         s.shard_degree = r->strategy == STRATEGY_ZEROPP ? (double)r->world : (double)r->shard_group;
-    s.trainable = (double)recipe_trainable(r, m);
-    s.frozen = (double)recipe_frozen(r, m);
+    s.trainable = (double)recipe_trainable(r, m) * stage;
+    s.frozen = (double)recipe_frozen(r, m) * stage;
     double base = stored_elements(m, r, s.shard_degree, &s.root_shard);
-    double all = (double)m->parameters, share = s.trainable / all;
+    double all = (double)m->parameters * stage, share = s.trainable / all;
     s.trainable_fraction = s.trainable / (s.trainable + s.frozen);
     if (r->lora_rank > 0) { // adapters beside the whole frozen base
         s.sharded = ceil_div(s.trainable, s.shard_degree);
@@ -204,7 +219,7 @@ bool memory_sizes_fill(struct memory_parts *p, struct err *e) {
     wrap_units(&s, m, r);
     s.block_reduced = s.block / s.shard_degree;
     leave_experts(&s, m, r);
-    scale(&s, 1 / model_parallel);
+    scale(&s, 1 / tensor_parallel);
     fill_owned(&s, r);
     p->sizes = s;
     return true;

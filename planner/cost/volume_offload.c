@@ -35,7 +35,7 @@ static void stage12_copies(struct volume_parts *v, double n) {
         volume_copy(v, &(struct volume_copy){"backward", "accumulated gradients", TRANSFER_H2D,
                                              g - 1, (g - 1) * b * whole});
     }
-    buckets = (double)volume_bucket_count(p->model, (double)p->recipe->reduce_bucket_elements);
+    buckets = (double)volume_bucket_count(p->model, p->recipe);
     volume_copy(v,
                 &(struct volume_copy){"backward", "fp32 gradients", TRANSFER_D2H, buckets, 4 * n});
     volume_copy(v, &(struct volume_copy){"step", "updated parameters", TRANSFER_H2D, 1, b * n});
@@ -46,7 +46,7 @@ static void stage3_copies(struct volume_parts *v, double n) {
     const struct recipe *r = p->recipe;
     double accumulate = dtype_bytes(r->grad_accum_dtype), g = v->accumulate;
     double groups = ceil(n / (double)(r->sub_group_elements ? r->sub_group_elements : 1));
-    double buckets = (double)volume_bucket_count(p->model, (double)r->reduce_bucket_elements);
+    double buckets = (double)volume_bucket_count(p->model, r);
     // The first micro-step writes the host buffer and reads it back; later ones read, add, write.
     volume_copy(v, &(struct volume_copy){"backward", "accumulated gradients", TRANSFER_D2H,
                                          g * buckets, g * accumulate * n});

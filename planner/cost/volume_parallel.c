@@ -18,7 +18,7 @@ static double blocks_of(const struct volume_parts *v, bool mixtures) {
     uint64_t sum = 0;
     for (size_t i = 0; i < m->unit_count; i++)
         if (m->units[i].kind == UNIT_BLOCK && (!mixtures || m->units[i].moe))
-            sum += units_ceil_div(m->units[i].repeat, v->memory.recipe->pp);
+            sum += recipe_stage_units(v->memory.recipe, m, &m->units[i]);
     return v->accumulate * (double)sum;
 }
 
@@ -73,7 +73,8 @@ static void context(struct volume_parts *v) {
     add(v, t, "backward", 1, each);
 }
 
-// A stage in the middle passes on what it made and its gradient; stages are the outermost groups.
+// A stage in the middle passes on what it made and its gradient; each rank of a tensor group sends
+// its piece. Stages are the outermost groups.
 static void pipeline(struct volume_parts *v) {
     const struct recipe *r = v->memory.recipe;
     bool one_node = v->memory.cluster->nodes <= 1;
@@ -84,9 +85,10 @@ static void pipeline(struct volume_parts *v) {
                              .group_size = 2,
                              .ranks_per_node = one_node ? 2 : 1,
                              .count = v->accumulate};
-    add(v, t, "forward", 1, hidden_bytes(v));
+    double each = hidden_bytes(v) / (double)r->tp;
+    add(v, t, "forward", 1, each);
     t.what = "gradients to the stage before";
-    add(v, t, "backward", 1, hidden_bytes(v));
+    add(v, t, "backward", 1, each);
 }
 
 // Dispatch and combine: every token's copies to the ranks of its experts, and back.

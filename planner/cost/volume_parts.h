@@ -41,7 +41,7 @@ void volume_muon(struct volume_parts *v); // gathers of whole matrices, none of 
 
 // Buckets that gradients fill in backward order: a bucket closes before it would exceed
 // `limit_elements` (DeepSpeed), or once it holds `limit_bytes` (DDP, first bucket apart).
-uint64_t volume_bucket_count(const struct model *m, double limit_elements);
+uint64_t volume_bucket_count(const struct model *m, const struct recipe *r);
 uint64_t volume_ddp_bucket_count(const struct model *m, const struct recipe *r,
                                  double element_bytes);
 // Units that are gathered and reduced as one: wrapped blocks, and the root beside them.

@@ -115,11 +115,12 @@ size_t volume_backward_order(const struct model_unit *u, const struct tensor **o
 }
 
 // Gradients become ready in that order, the last unit first.
-static uint64_t fill_backward(struct filler *f, const struct model *m, double element) {
+static uint64_t fill_backward(struct filler *f, const struct model *m, const struct recipe *r,
+                              double element) {
     const struct tensor *order[VOLUME_UNIT_TENSORS_MAX];
     for (size_t i = m->unit_count; i-- > 0;) {
         size_t n = volume_backward_order(&m->units[i], order);
-        for (uint64_t k = 0; k < m->units[i].repeat; k++)
+        for (uint64_t k = 0; k < recipe_stage_units(r, m, &m->units[i]); k++)
             for (size_t j = 0; j < n; j++)
                 for (uint64_t c = 0; c < order[j]->count; c++)
                     fill(f, element * (double)tensor_numel(order[j]));
@@ -127,23 +128,23 @@ static uint64_t fill_backward(struct filler *f, const struct model *m, double el
     return f->closed + (f->held > 0);
 }
 
-uint64_t volume_bucket_count(const struct model *m, double limit_elements) {
-    struct filler f = {.limit = limit_elements, .before = true};
-    return fill_backward(&f, m, 1);
+uint64_t volume_bucket_count(const struct model *m, const struct recipe *r) {
+    struct filler f = {.limit = (double)r->reduce_bucket_elements, .before = true};
+    return fill_backward(&f, m, r, 1);
 }
 
 uint64_t volume_ddp_bucket_count(const struct model *m, const struct recipe *r,
                                  double element_bytes) {
     struct filler f = {.limit = (double)r->ddp_first_bucket_bytes,
                        .next_limit = (double)r->ddp_bucket_bytes};
-    return fill_backward(&f, m, element_bytes);
+    return fill_backward(&f, m, r, element_bytes);
 }
 
 double volume_units(const struct memory_parts *p) {
     double blocks = 0, largest = 0;
     for (size_t i = 0; i < p->model->unit_count; i++)
         if (p->model->units[i].kind == UNIT_BLOCK) {
-            blocks += (double)p->model->units[i].repeat;
+            blocks += (double)recipe_stage_units(p->recipe, p->model, &p->model->units[i]);
             largest = fmax(largest, (double)p->model->units[i].parameters);
         }
     if (p->recipe->wrap == WRAP_MODEL)
@@ -211,7 +212,7 @@ static void stage12(struct volume_parts *v) {
     const struct memory_parts *p = &v->memory;
     const struct recipe *r = p->recipe;
     double times = r->strategy == STRATEGY_ZERO2 ? v->accumulate : 1;
-    double buckets = (double)volume_bucket_count(p->model, (double)r->reduce_bucket_elements);
+    double buckets = (double)volume_bucket_count(p->model, r);
     struct volume_entry t = world_entry(v);
     t.dtype = r->reduce_dtype;
     t.payload_bytes = times * p->reduce_bytes * p->sizes.trainable;
@@ -302,7 +303,7 @@ static void stage3_gradients(struct volume_parts *v) {
     const struct recipe *r = p->recipe;
     double nodes = (double)r->world / v->local_ranks;
     double rest = p->sizes.sharded * p->sizes.shard_degree; // every parameter padded to the group
-    double buckets = (double)volume_bucket_count(p->model, (double)r->reduce_bucket_elements);
+    double buckets = (double)volume_bucket_count(p->model, r);
     if (r->strategy == STRATEGY_ZEROPP && r->quantized_gradients && nodes > 1) {
         struct quantisable q = quantised_gradients(v);
         rest -= q.elements;

@@ -187,6 +187,10 @@ bool recipe_resolve(struct recipe *r, const struct model *m, const struct cluste
 bool recipe_check_parallel(const struct recipe *r, const struct model *m, const struct cluster *c,
                            struct err *e);
 bool recipe_check_context(const struct recipe *r, struct err *e); // once seq is known
+// How many of these units the described rank holds: all, or of a pipeline those of the last stage,
+// which is the longest and, but for activations, the largest.
+uint64_t recipe_stage_units(const struct recipe *r, const struct model *m,
+                            const struct model_unit *u);
 bool recipe_strategy_parse(const char *text, enum strategy *out, uint64_t *reshard_group,
                            struct err *e);
 enum framework recipe_framework(enum strategy s);

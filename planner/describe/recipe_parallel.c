@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensor, context, pipeline and expert parallelism beside the data-parallel strategies: what is
 // modelled, and why the rest is not. docs/method.md §model-parallel.
+#include "base/units.h"
 #include "describe/recipe.h"
 
 #define ULL(n) ((unsigned long long)(n))
@@ -140,4 +141,15 @@ bool recipe_check_context(const struct recipe *r, struct err *e) {
             "and its other parameters share",
             ULL(r->ep), ULL(r->shard_group));
     return true;
+}
+
+// Blocks are dealt out evenly; the table stands before the first, final norm and head behind the
+// last. A tied head needs the table there too.
+uint64_t recipe_stage_units(const struct recipe *r, const struct model *m,
+                            const struct model_unit *u) {
+    if (r->pp <= 1)
+        return u->repeat;
+    if (u->kind == UNIT_EMBEDDING)
+        return m->tied_embeddings ? u->repeat : 0;
+    return u->kind == UNIT_BLOCK ? units_ceil_div(u->repeat, r->pp) : u->repeat;
 }

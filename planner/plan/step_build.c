@@ -35,6 +35,8 @@ const struct step_op_info step_ops[STEP_OP_COUNT] = {
     [OP_NVME_READ] = {"NVMe read", CLASS_OFFLOAD},
     [OP_NVME_WRITE] = {"NVMe write", CLASS_OFFLOAD},
     [OP_TENSOR] = {"activations", CLASS_COMM},
+    [OP_STAGE] = {"activations to the next stage", CLASS_COMM},
+    [OP_STAGE_GRADIENT] = {"gradients to the stage before", CLASS_COMM},
     [OP_STEP_HOST] = {"step bookkeeping", CLASS_COMPUTE},
 };
 const char *const step_phase_names[STEP_PHASE_COUNT] = {"forward", "backward", "optimizer"};
@@ -446,6 +448,28 @@ static uint32_t exchange(struct step_builder *b, uint32_t unit, bool backward) {
     return c.dep;
 }
 
+// Activations to the next stage and those of the next micro-batch from the one before, or their
+// gradients the other way, in one call that 1F1B waits for; docs/method.md §model-parallel.
+static uint32_t pass_on(struct step_builder *b, uint32_t unit, bool backward) {
+    const struct recipe *r = b->recipe;
+    const uint64_t ranks = r->world * r->tp * r->cp; // of a stage
+    // Where some stages lie in one node and some do not, the slowest hop sets the pace.
+    const bool nodes = ranks * r->pp > b->ranks_per_node && ranks < b->ranks_per_node;
+    const struct step_collective c = {
+        .op = backward ? OP_STAGE_GRADIENT : OP_STAGE,
+        .stream = STREAM_TENSOR,
+        .collective = COLLECTIVE_SEND_RECV,
+        .group = GROUP_PIPELINE,
+        .dtype = recipe_activation_dtype(r),
+        .size = 2,
+        .stride = nodes ? b->ranks_per_node : ranks,
+        .payload_bytes = (double)(r->micro_batch * r->seq * b->model->hidden) /
+                         (double)(r->cp * r->tp) * dtype_bytes(recipe_activation_dtype(r)),
+        .unit = unit,
+        .dep = b->last[STREAM_COMPUTE]};
+    return step_collective(b, &c);
+}
+
 uint32_t step_compute(struct step_builder *b, uint32_t unit, bool backward) {
     const struct step_unit_class *k = &b->classes[b->units[unit].class];
     const struct unit_cost *c = backward ? &k->backward : &k->forward;
@@ -476,6 +500,8 @@ uint32_t step_compute(struct step_builder *b, uint32_t unit, bool backward) {
     bool routed = r->ep > 1 && k->unit->moe;
     if (k->unit->kind == UNIT_BLOCK && (r->tp > 1 || r->cp > 1 || routed))
         step_stream_wait(b, STREAM_COMPUTE, exchange(b, unit, backward));
+    if (r->pp > 1 && unit == (backward ? 0 : b->unit_count - 1))
+        step_stream_wait(b, STREAM_COMPUTE, pass_on(b, unit, backward));
     return id;
 }
 

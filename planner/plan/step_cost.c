@@ -131,9 +131,9 @@ static void init_classes(struct step_builder *b) {
     }
 }
 
-// Blocks of one pipeline stage; the stage simulated holds both ends, so it is the slowest.
+// Those of one pipeline stage.
 static uint64_t instances_of(const struct step_builder *b, const struct model_unit *u) {
-    return u->kind == UNIT_BLOCK ? units_ceil_div(u->repeat, b->recipe->pp) : u->repeat;
+    return recipe_stage_units(b->recipe, b->model, u);
 }
 
 static void init_units(struct step_builder *b) {

@@ -60,6 +60,8 @@ enum step_op {
     OP_NVME_READ,
     OP_NVME_WRITE,
     OP_TENSOR, // tensor- and context-parallel exchange
+    OP_STAGE,  // between pipeline stages
+    OP_STAGE_GRADIENT,
     OP_STEP_HOST,
     STEP_OP_COUNT
 };

@@ -50,17 +50,13 @@ static bool splits_model(const struct recipe *r) {
     return r->tp * r->cp * r->pp * r->ep > 1;
 }
 
-// Of a stage of a pipeline only its blocks: one in the middle has neither table nor head.
 static struct work work_of(const struct model *m, const struct cluster *c, const struct recipe *r) {
     struct work w = {0};
     bool before = true;
     for (size_t i = 0; i < m->unit_count; i++) {
         const struct model_unit *u = &m->units[i];
         struct unit_cost forward, backward;
-        uint64_t stages = u->kind == UNIT_BLOCK && r->pp > 1 ? r->pp : 1;
-        double n = (double)(u->repeat / stages);
-        if (r->pp > 1 && u->kind != UNIT_BLOCK)
-            continue;
+        double n = (double)recipe_stage_units(r, m, u);
         compute_unit(&(struct compute_context){m, c, r}, u, &forward, &backward);
         before = before && u->kind != UNIT_BLOCK;
         w.forward_s += n * forward.duration_s;
