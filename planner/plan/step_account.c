@@ -234,13 +234,21 @@ static const char *wait_text(const struct step_bucket *w, struct arena *a) {
     return step_ops[w->op].name;
 }
 
+// The longer; of two that differ by rounding alone the one of the earlier phase.
+static bool comes_before(const struct step_bucket *a, const struct step_bucket *b) {
+    const double alike = 1 + 1e-9;
+    if (a->seconds > alike * b->seconds || b->seconds > alike * a->seconds)
+        return a->seconds > b->seconds;
+    return a->phase != b->phase ? a->phase < b->phase : a->op < b->op;
+}
+
 size_t step_account_waits(const struct step_account *x, struct arena *a, struct step_wait *out,
                           size_t room) {
     struct step_bucket sorted[STEP_BUCKETS_MAX];
     size_t n = 0;
     memcpy(sorted, x->buckets, x->bucket_count * sizeof *sorted);
-    for (uint32_t i = 0; i < x->bucket_count; i++) // insertion sort, largest first, stable
-        for (uint32_t k = i; k > 0 && sorted[k].seconds > sorted[k - 1].seconds; k--) {
+    for (uint32_t i = 0; i < x->bucket_count; i++) // insertion sort, largest first
+        for (uint32_t k = i; k > 0 && comes_before(&sorted[k], &sorted[k - 1]); k--) {
             struct step_bucket t = sorted[k];
             sorted[k] = sorted[k - 1];
             sorted[k - 1] = t;

@@ -153,8 +153,11 @@ static void megatron_states(void **state) {
                 {105, 20480, 8, 35, 31.64},
                 {128, 25600, 8, 64, 32.96}};
     for (size_t i = 0; i < 4; i++) {
-        struct model m =
-            bulk_model(12 * rows[i].layers * rows[i].hidden * rows[i].hidden / 1000 * 1000, arena);
+        struct model m = bulk_model(12 * rows[i].hidden * rows[i].hidden / 1000 * 1000, arena);
+        struct model_unit block = m.units[0];
+        block.repeat = m.layers = (uint64_t)rows[i].layers;
+        m.units = &block;
+        m.parameters *= block.repeat;
         struct cluster c = plain_cluster(rows[i].tp * rows[i].pp, 8, 80 * GIB, 0);
         struct recipe r = short_recipe(STRATEGY_DDP, PRECISION_BF16_MIXED);
         r.stack = STACK_MEGATRON;
