@@ -84,7 +84,7 @@ static void pipeline(struct volume_parts *v) {
                              .group = GROUP_PIPELINE,
                              .group_size = 2,
                              .ranks_per_node = one_node ? 2 : 1,
-                             .count = v->accumulate};
+                             .count = v->accumulate * (double)r->virtual_stages};
     double each = hidden_bytes(v) / (double)r->tp;
     add(v, t, "forward", 1, each);
     t.what = "gradients to the stage before";

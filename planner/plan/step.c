@@ -87,15 +87,14 @@ static void add_bubble(const struct recipe *r, struct step_time *t) {
     t->backward_s *= 1 + bubble;
     struct step_wait wait = {"pipeline", "a bubble (estimate)", t->bubble_s,
                              t->bubble_s / (t->forward_s + t->backward_s)};
-    for (size_t i = 0; i < t->wait_count; i++) { // largest first
-        struct step_wait next = t->waits[i];
-        if (next.seconds >= wait.seconds)
-            continue;
-        t->waits[i] = wait;
-        wait = next;
-    }
-    if (t->wait_count < sizeof t->waits / sizeof *t->waits)
-        t->waits[t->wait_count++] = wait;
+    size_t at = 0, room = sizeof t->waits / sizeof *t->waits;
+    while (at < t->wait_count && t->waits[at].seconds >= wait.seconds)
+        at++; // largest first
+    if (at == room)
+        return;
+    t->wait_count += t->wait_count < room;
+    memmove(&t->waits[at + 1], &t->waits[at], (t->wait_count - at - 1) * sizeof wait);
+    t->waits[at] = wait;
 }
 
 static double offload_s(const double *by_kind) {

@@ -452,10 +452,10 @@ static uint32_t exchange(struct step_builder *b, uint32_t unit, bool backward) {
 // gradients the other way, in one call that 1F1B waits for; docs/method.md §model-parallel.
 static uint32_t pass_on(struct step_builder *b, uint32_t unit, bool backward) {
     const struct recipe *r = b->recipe;
-    const uint64_t ranks = r->world * r->tp * r->cp; // of a stage
+    const uint64_t ranks = r->world * r->tp; // of a stage
     // Where some stages lie in one node and some do not, the slowest hop sets the pace.
     const bool nodes = ranks * r->pp > b->ranks_per_node && ranks < b->ranks_per_node;
-    const struct step_collective c = {
+    struct step_collective c = {
         .op = backward ? OP_STAGE_GRADIENT : OP_STAGE,
         .stream = STREAM_TENSOR,
         .collective = COLLECTIVE_SEND_RECV,
@@ -467,7 +467,9 @@ static uint32_t pass_on(struct step_builder *b, uint32_t unit, bool backward) {
                          (double)(r->cp * r->tp) * dtype_bytes(recipe_activation_dtype(r)),
         .unit = unit,
         .dep = b->last[STREAM_COMPUTE]};
-    return step_collective(b, &c);
+    for (uint64_t i = 0; i < r->virtual_stages; i++) // one behind each piece of the stage
+        c.dep = step_collective(b, &c);
+    return c.dep;
 }
 
 uint32_t step_compute(struct step_builder *b, uint32_t unit, bool backward) {
