@@ -43,6 +43,9 @@ static size_t fit_axes(struct chart_xy *c) {
         axis_fit(&c->x, box[0], box[1]);
     if (c->y.low == c->y.high)
         axis_fit(&c->y, box[2], box[3]);
+    if (c->rule_count) // their names stand at the top
+        c->y.high = c->y.log ? c->y.high * pow(c->y.high / c->y.low, 0.1)
+                             : c->y.high + 0.1 * (c->y.high - c->y.low);
     return points;
 }
 
@@ -295,6 +298,17 @@ static void write_marks(struct plot *p, const struct chart_xy *c, const struct f
                         block, k, sides[k]);
 }
 
+// Another line runs through the label of the line at `own` px.
+static bool is_crossed(const struct chart_xy *c, const struct frame *f, struct placed at,
+                       double own) {
+    for (size_t i = 0; i < c->rule_count; i++) {
+        double px = f->inner * axis_fraction(&c->x, c->rules[i].x);
+        if (px != own && px > at.x0 - 4 && px < at.x1 + 4)
+            return true;
+    }
+    return false;
+}
+
 // A label at the top of its line, to its right or left, one line lower for each that is in the way.
 static int place_rule(const struct chart_xy *c, const struct frame *f, const struct chart_mark *m,
                       struct taken *t, double *y) {
@@ -304,7 +318,7 @@ static int place_rule(const struct chart_xy *c, const struct frame *f, const str
         for (int left = 0; left < 2; left++) {
             struct placed at = {left ? px - width : px, left ? px : px + width,
                                 f->height - 9 - 18 * row};
-            if (take(t, f, at)) {
+            if (!is_crossed(c, f, at, px) && take(t, f, at)) {
                 *y = at.y / f->height;
                 return left;
             }

@@ -34,7 +34,14 @@ static bool is_offload(struct view value) {
            strcmp(value.item->valuestring, "none") != 0;
 }
 
-static enum origin origin_of(struct view value, struct view root) {
+static bool is_chosen(const char *const *chosen, const char *key) {
+    for (; chosen && *chosen; chosen++)
+        if (strcmp(*chosen, key) == 0)
+            return true;
+    return false;
+}
+
+static enum origin origin_of(struct view value, struct view root, const struct recipe_of *of) {
     static const char *const derived[] = {
         "framework",     "megatron_optimizer", "world",        "replica_group", "param_dtype",
         "compute_dtype", "grad_dtype",         "master_dtype", "state_dtype",   "has_master"};
@@ -63,9 +70,11 @@ static enum origin origin_of(struct view value, struct view root) {
                                           "offload_param",
                                           "lora_rank"};
     const char *key = value.item->string;
+    if (is_chosen(of->chosen, key) || view_find(view_find(root, "space"), key).item)
+        return ORIGIN_SEARCHED;
     if (view_string(value, "source") || input_for(view_find(root, "inputs"), key).item)
         return ORIGIN_GIVEN;
-    if (view_find(view_find(root, "space"), key).item || is_offload(value))
+    if (is_offload(value))
         return ORIGIN_SEARCHED;
     if (is_among(derived, sizeof derived / sizeof *derived, key))
         return ORIGIN_DERIVED;
@@ -73,10 +82,10 @@ static enum origin origin_of(struct view value, struct view root) {
                                                                     : ORIGIN_FRAMEWORK;
 }
 
-static void setting(struct page *p, struct view value, struct view root) {
+static void setting(struct page *p, struct view value, struct view root, bool given) {
     struct html *h = &p->html;
     const char *source = view_string(value, "source");
-    if (!source)
+    if (!source && given)
         source = view_string(input_for(view_find(root, "inputs"), value.item->string), "source");
     html_raw(h, "<div><dt>");
     show_label(h, value.item->string);
@@ -95,39 +104,46 @@ static void setting(struct page *p, struct view value, struct view root) {
     html_raw(h, "</dd></div>");
 }
 
-static void group(struct page *p, struct view recipe, struct view root, enum origin wanted,
-                  const char *heading) {
-    struct html *h = &p->html;
+struct recipe_page {
+    struct page *page;
+    struct view recipe, root;
+    const struct recipe_of *of;
+};
+
+static void group(const struct recipe_page *r, enum origin wanted, const char *heading) {
+    struct html *h = &r->page->html;
     size_t i = 0, shown = 0;
-    for (const cJSON *c = view_first(recipe); c; c = c->next, i++) {
-        struct view value = view_member(recipe, c, i);
-        if (origin_of(value, root) != wanted)
+    for (const cJSON *c = view_first(r->recipe); c; c = c->next, i++) {
+        struct view value = view_member(r->recipe, c, i);
+        if (origin_of(value, r->root, r->of) != wanted)
             continue;
         if (!shown++) {
             html_raw(h, "<h4>");
             html_text(h, heading);
             html_raw(h, "</h4><dl class=settings>");
         }
-        setting(p, value, root);
+        setting(r->page, value, r->root, wanted == ORIGIN_GIVEN);
     }
     html_raw(h, shown ? "</dl>\n" : "");
 }
 
-void origins_recipe(struct page *p, struct view recipe, struct view root, const char *title) {
+void origins_recipe(struct page *p, struct view recipe, struct view root,
+                    const struct recipe_of *of) {
+    const struct recipe_page r = {p, recipe, root, of};
     struct html *h = &p->html;
     const char *version = view_string(recipe, "framework_version");
     if (view_count(recipe) == 0)
         return;
     html_raw(h, "<details open><summary>Recipe of ");
-    html_user(h, title);
+    html_user(h, of->title);
     html_raw(h, ": every setting and where it comes from</summary>\n");
-    group(p, recipe, root, ORIGIN_GIVEN, "Given");
-    group(p, recipe, root, ORIGIN_SEARCHED, "Chosen by the search");
+    group(&r, ORIGIN_GIVEN, "Given");
+    group(&r, ORIGIN_SEARCHED, "Chosen here");
     bool known = view_count(view_find(root, "inputs")) > 0; // then what was given is known too
     const char *start = known ? "Not given" : "Where the command does not say";
-    group(p, recipe, root, ORIGIN_CHOICE, arena_printf(p->arena, "%s: shardplan's default", start));
-    group(p, recipe, root, ORIGIN_DERIVED, "Follows from the others");
-    group(p, recipe, root, ORIGIN_FRAMEWORK,
+    group(&r, ORIGIN_CHOICE, arena_printf(p->arena, "%s: shardplan's default", start));
+    group(&r, ORIGIN_DERIVED, "Follows from the others");
+    group(&r, ORIGIN_FRAMEWORK,
           arena_printf(p->arena, "%s: the default of %.40s", start,
                        version ? version : "the framework"));
     html_raw(h, "</details>\n");

@@ -88,6 +88,21 @@ void page_subject(struct page *p, struct view root) {
     put_nodes(p, root);
 }
 
+const char *page_choice(const char *choice) {
+    static const struct {
+        const char *choice, *words;
+    } known[] = {{"as_is", "Run it as it is"},
+                 {"change_knobs", "Change these settings"},
+                 {"offload", "Offload"},
+                 {"more_bandwidth", "Buy bandwidth"},
+                 {"more_gpus", "It needs more GPUs"},
+                 {"impossible", "Not possible here"}};
+    for (size_t i = 0; choice && i < sizeof known / sizeof *known; i++)
+        if (strcmp(choice, known[i].choice) == 0)
+            return known[i].words;
+    return NULL;
+}
+
 void page_badge(struct page *p, const char *status) {
     static const struct {
         const char *word, *class;

@@ -56,6 +56,8 @@ void page_heading(struct page *p, const char *text); // <h3>, constant text
 void page_command(struct page *p, struct view root);
 // Model, cluster and such as "llama-2-7b on dgx-a100, 8 GPUs"; missing parts are left out.
 void page_subject(struct page *p, struct view root);
+// What a recommendation's choice says to do ("Offload"); NULL for a word that is not one.
+const char *page_choice(const char *choice);
 // "<verdict class>": a coloured word with text for those who do not see colour.
 void page_badge(struct page *p, const char *status);
 

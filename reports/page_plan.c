@@ -10,21 +10,6 @@ static struct plans read_plans(struct view root) {
     return plans_read(view_find(root, "plans"), view_number(root, "recommendation.plan_index"));
 }
 
-static const char *choice_words(const char *choice) {
-    static const struct {
-        const char *choice, *words;
-    } known[] = {{"as_is", "Run it as it is"},
-                 {"change_knobs", "Change these settings"},
-                 {"offload", "Offload"},
-                 {"more_bandwidth", "Buy bandwidth"},
-                 {"more_gpus", "It needs more GPUs"},
-                 {"impossible", "Not possible here"}};
-    for (size_t i = 0; choice && i < sizeof known / sizeof *known; i++)
-        if (strcmp(choice, known[i].choice) == 0)
-            return known[i].words;
-    return NULL;
-}
-
 static size_t count_fitting(const struct plans *s) {
     size_t n = 0;
     for (size_t i = 0; i < s->count; i++)
@@ -124,7 +109,7 @@ static void say_actions(struct page *p, struct view recommendation) {
 static void say_recommendation(struct page *p, struct view root) {
     struct html *h = &p->html;
     struct view recommendation = view_find(root, "recommendation");
-    const char *words = choice_words(view_string(recommendation, "choice"));
+    const char *words = page_choice(view_string(recommendation, "choice"));
     const char *reason = view_string(recommendation, "reason");
     if (words || reason) {
         html_raw(h, "<p>");
@@ -268,7 +253,8 @@ void page_plan_body(struct page *p, struct view root) {
     host_table(p, &s);
     plan_details(p, &s);
     if (s.count)
-        origins_recipe(p, view_find(s.items[main_plan], "recipe"), root, s.labels[main_plan]);
+        origins_recipe(p, view_find(s.items[main_plan], "recipe"), root,
+                       &(struct recipe_of){.title = s.labels[main_plan]});
     page_heading(p, "What this rests on");
     origins_assumed(p, view_find(root, "assumed_that_matter"));
     plans_nearest(p, &s);

@@ -363,7 +363,8 @@ void page_sweep_body(struct page *p, struct view root) {
         html_raw(&p->html, "</details>\n");
     }
     if (s.count)
-        origins_recipe(p, view_find(s.items[0], "recipe"), root, s.labels[0]);
+        origins_recipe(p, view_find(s.items[0], "recipe"), root,
+                       &(struct recipe_of){.title = s.labels[0]});
     page_heading(p, "What this rests on");
     plans_nearest(p, &s);
     show_any(&p->html, view_find(root, "space"), "The space that was searched");

@@ -259,7 +259,8 @@ static void table_row(struct page *p, const struct plans *s, size_t i) {
     html_raw(h, "</td><td class=r>");
     headroom_cell(p, plan);
     for (size_t k = 0; k < sizeof cells / sizeof *cells; k++) {
-        html_raw(h, k + 1 < sizeof cells / sizeof *cells ? "</td><td class=r>" : "</td><td>");
+        html_raw(h, k + 1 < sizeof cells / sizeof *cells ? "</td><td class=r>"
+                                                         : "</td><td class=tight>");
         show_value(h, plan, cells[k]);
     }
     html_raw(h, "</td><td class=tight>");

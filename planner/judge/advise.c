@@ -2,6 +2,7 @@
 #include "judge/advise.h"
 
 #include "base/units.h"
+#include "describe/recipe_fields.h"
 #include "judge/advise_scaling.h"
 #include "judge/advise_ways.h"
 #include "plan/recommend.h"
@@ -204,37 +205,54 @@ static bool find_offload_batch(const struct advise_request *q, struct arena *a, 
     return true;
 }
 
-// One curve per kind of way and node count; ways that differ only in their port share one.
+static bool same_plan(const struct plan *x, const struct plan *y) {
+    return recipe_field_difference(&x->recipe, &y->recipe) == NULL;
+}
+
+// What is worth a curve: of offloads and faster networks the best, of each number of nodes one, and
+// no plan twice on one network.
 static bool has_curve(const struct advice *v, const struct advise_way *w) {
-    for (size_t i = 0; i < v->curve_count; i++)
-        if (v->curves[i].way->cluster.nodes == w->cluster.nodes &&
-            (w->cluster.nodes > 1 || v->curves[i].way->kind == w->kind))
+    bool one_of_kind = w->kind == WAY_OFFLOAD || w->kind == WAY_BANDWIDTH;
+    if (!w->possible || (one_of_kind && w != best_of(v, w->kind)))
+        return true;
+    for (size_t i = 0; i < v->curve_count; i++) {
+        const struct advise_way *drawn = v->curves[i].way;
+        if (drawn->cluster.nodes == w->cluster.nodes &&
+            (w->kind == WAY_GPUS || same_plan(&drawn->plan, &w->plan)))
             return true;
+    }
     return false;
+}
+
+static bool add_curve(const struct advise_request *q, const struct advise_way *w, struct arena *a,
+                      struct advice *v, struct err *e) {
+    static const double gbit_per_s[ADVISE_CURVE_POINTS] = {12.5, 25,  50,   100, 200,
+                                                           400,  800, 1600, 3200};
+    if (v->curve_count == ADVISE_WAYS_MAX || has_curve(v, w))
+        return true;
+    struct advise_curve *curve = &v->curves[v->curve_count++];
+    const struct break_even_subject s = {q->model, &w->cluster, &w->plan};
+    double now = break_even_bandwidth(&w->cluster, BREAK_INTER);
+    curve->way = w;
+    for (size_t k = 0; k < ADVISE_CURVE_POINTS; k++) {
+        curve->bytes_per_s[k] = gbit_per_s[k] * UNITS_GIGA / 8;
+        curve->step_s[k] = w->plan.time.step_s;
+        if (w->cluster.nodes > 1 &&
+            !break_even_step(&s, BREAK_INTER, curve->bytes_per_s[k] / now, a, &curve->step_s[k], e))
+            return false;
+    }
+    return true;
 }
 
 static bool fill_curves(const struct advise_request *q, struct arena *a, struct advice *v,
                         struct err *e) {
-    static const double gbit_per_s[ADVISE_CURVE_POINTS] = {12.5, 25,  50,   100, 200,
-                                                           400,  800, 1600, 3200};
-    for (size_t i = 0; i < v->way_count; i++) {
-        const struct advise_way *w = &v->ways[i];
-        if (!w->possible || has_curve(v, w))
-            continue;
-        struct advise_curve *curve = &v->curves[v->curve_count++];
-        const struct break_even_subject s = {q->model, &w->cluster, &w->plan};
-        double now = break_even_bandwidth(&w->cluster, BREAK_INTER);
-        curve->way = w;
-        for (size_t k = 0; k < ADVISE_CURVE_POINTS; k++) {
-            curve->bytes_per_s[k] = gbit_per_s[k] * UNITS_GIGA / 8;
-            curve->step_s[k] = w->plan.time.step_s;
-            if (w->cluster.nodes > 1 &&
-                !break_even_step(&s, BREAK_INTER, curve->bytes_per_s[k] / now, a, &curve->step_s[k],
-                                 e))
-                return false;
-        }
+    bool ok = true;
+    for (size_t i = 0; ok && i < v->way_count; i++) {
+        if (v->ways[i].kind == WAY_OFFLOAD) // HSDP stands beside the other plans without offload
+            ok = add_curve(q, &v->hsdp, a, v, e);
+        ok = ok && add_curve(q, &v->ways[i], a, v, e);
     }
-    return true;
+    return ok;
 }
 
 static void say_why_not(struct advice *v) {
@@ -270,6 +288,7 @@ bool advise(const struct advise_request *q, struct arena *a, struct advice *out,
         return false;
     *out = *v;
     for (size_t i = 0; i < v->curve_count; i++) // the ways moved with the struct
-        out->curves[i].way = &out->ways[v->curves[i].way - v->ways];
+        out->curves[i].way =
+            v->curves[i].way == &v->hsdp ? &out->hsdp : &out->ways[v->curves[i].way - v->ways];
     return true;
 }

@@ -48,6 +48,8 @@ struct advice {
     struct advise_way ways[ADVISE_WAYS_MAX];
     size_t way_count;
     size_t best_way;
+    struct advise_way hsdp; // best HSDP plan of the same hardware, for its curve; not possible when
+                            // not asked for
     struct break_even break_evens[BREAK_LINK_COUNT];
     struct sensitivity sensitivities[BREAK_LINK_COUNT];
     size_t sensitivity_count;

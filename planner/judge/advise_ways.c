@@ -140,6 +140,23 @@ static void add_as_is(struct builder *b) {
         finish_way(b, w, w->plan.time.tokens_per_s_per_gpu * (double)w->cluster.gpus);
 }
 
+// HSDP among the strategies that were asked for, on the hardware at hand.
+static bool find_hsdp(const struct builder *all, struct err *e) {
+    static const uint64_t no_offload[] = {0};
+    struct advise_request q = *all->q;
+    struct builder b = *all;
+    struct advise_way *w = &b.v->hsdp;
+    *w = (struct advise_way){.kind = WAY_KNOBS, .title = "HSDP", .cluster = *q.cluster};
+    b.q = &q;
+    q.recipe_count = 1;
+    for (size_t i = 0; i < all->q->recipe_count && q.cluster->nodes > 1; i++) {
+        q.recipes = &all->q->recipes[i];
+        if (q.recipes->strategy == STRATEGY_HSDP)
+            return best_by_sweep(&b, w, no_offload, 1, e);
+    }
+    return true;
+}
+
 static void set_port(struct cluster *c, double gbit_per_s) {
     double bytes_per_s = gbit_per_s * UNITS_GIGA / 8;
     c->nic_bytes_per_s = figure_known(bytes_per_s, PROVENANCE_ASSUMED, "what-if of advise");
@@ -230,7 +247,7 @@ bool advise_ways(const struct advise_request *q, struct arena *a, struct advice 
     struct builder b = {.q = q, .a = a, .v = v, .global_batch = fixed_batch(q)};
     add_as_is(&b);
     struct advise_way *knobs = add_way(&b, WAY_KNOBS, "same hardware");
-    if (!best_by_sweep(&b, knobs, none, 1, e) || !find_gib_worth(&b, knobs, e))
+    if (!best_by_sweep(&b, knobs, none, 1, e) || !find_gib_worth(&b, knobs, e) || !find_hsdp(&b, e))
         return false;
     if (!best_by_sweep(&b, add_way(&b, WAY_OFFLOAD, "CPU offload"), cpu, 2, e) ||
         !best_by_sweep(&b, add_way(&b, WAY_OFFLOAD, "NVMe offload"), nvme, 3, e))

@@ -59,7 +59,9 @@ static int run(struct cli *cli, int argc, char **argv) {
         cli_warn(cli, &list.warnings);
     if (cli_prints_table(&o.output))
         emit_advise_table(v, &q, cli->arena, stdout);
-    if (!cli_result(cli, &o.output, emit_advise_json(v, &q, cli->command_line, cli->arena)))
+    const struct recipe_origins *origins = list.count ? &list.origins[0] : NULL;
+    if (!cli_result(cli, &o.output,
+                    emit_advise_json(v, &q, cli->command_line, origins, cli->arena)))
         return cli_fail(cli);
     for (size_t i = 0; i < v->way_count; i++)
         if (v->ways[i].possible && v->ways[i].kind <= WAY_OFFLOAD)

@@ -63,13 +63,16 @@ static void emit_break_evens(cJSON *root, const struct advice *v) {
     }
 }
 
-static void emit_curves(cJSON *root, const struct advice *v) {
+static void emit_curves(cJSON *root, const struct advice *v, struct arena *a) {
     cJSON *list = json_add_array(root, "bandwidth_curves");
     for (size_t i = 0; i < v->curve_count; i++) {
         cJSON *o = json_append_object(list);
-        json_add_string(o, "kind", advise_way_names[v->curves[i].way->kind]);
-        json_add_string(o, "title", v->curves[i].way->title);
-        json_add_u64(o, "nodes", v->curves[i].way->cluster.nodes);
+        const struct advise_way *w = v->curves[i].way;
+        json_add_string(o, "kind", advise_way_names[w->kind]);
+        json_add_string(o, "title", w->title);
+        json_add_string(o, "plan", plan_title(&w->plan, a));
+        json_add_u64(o, "nodes", w->cluster.nodes);
+        json_add_u64(o, "tokens_per_step", w->plan.recipe.global_batch * w->plan.recipe.seq);
         cJSON *points = json_add_array(o, "points");
         for (size_t k = 0; k < ADVISE_CURVE_POINTS; k++) {
             cJSON *p = json_append_object(points);
@@ -95,7 +98,7 @@ static void emit_scaling(cJSON *root, const struct advice *v) {
 }
 
 cJSON *emit_advise_json(const struct advice *v, const struct advise_request *q, const char *command,
-                        struct arena *a) {
+                        const struct recipe_origins *origins, struct arena *a) {
     cJSON *root = cJSON_CreateObject();
     json_add_string(root, "schema", "shardplan.advise/1");
     json_add_string(root, "command", command);
@@ -109,7 +112,7 @@ cJSON *emit_advise_json(const struct advice *v, const struct advise_request *q, 
     for (size_t i = 0; i < v->way_count; i++)
         emit_way(list, &v->ways[i], a);
     emit_break_evens(root, v);
-    emit_curves(root, v);
+    emit_curves(root, v, a);
     emit_scaling(root, v);
     json_add_double(root, "hiding_tokens_per_gpu_per_micro_step", v->hiding_tokens_per_gpu);
     json_add_string(root, "hiding_reason", v->hiding_reason);
@@ -118,6 +121,7 @@ cJSON *emit_advise_json(const struct advice *v, const struct advise_request *q, 
     list = json_add_array(root, "plans");
     for (size_t i = 0; i < v->plans.plan_count; i++)
         emit_plan_entry(list, &v->plans.plans[i], &v->plans, a);
+    emit_inputs(root, &v->plans, origins);
     list = json_add_array(root, "measure_first");
     for (size_t i = 0; i < v->plans.assumption_count; i++) {
         cJSON *o = json_append_object(list);

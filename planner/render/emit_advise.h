@@ -8,6 +8,6 @@
 #include <stdio.h>
 
 cJSON *emit_advise_json(const struct advice *v, const struct advise_request *q, const char *command,
-                        struct arena *a);
+                        const struct recipe_origins *origins, struct arena *a);
 void emit_advise_table(const struct advice *v, const struct advise_request *q, struct arena *a,
                        FILE *out);

@@ -22,4 +22,6 @@ void emit_model_cluster(cJSON *root, const struct model *m, const struct cluster
 // predicted; null without a table.
 void emit_nearest(cJSON *o, const struct measured_table *t, const struct measured_key *k,
                   struct arena *a);
+// "inputs": every figure the plans used and where it came from, and the settings that were given.
+void emit_inputs(cJSON *root, const struct plan_set *s, const struct recipe_origins *origins);
 void emit_recommendation(cJSON *root, const struct recommendation *r);

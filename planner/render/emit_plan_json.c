@@ -237,8 +237,7 @@ void emit_model_cluster(cJSON *root, const struct model *m, const struct cluster
     json_add_u64(o, "gpus", c->gpus);
 }
 
-static void emit_inputs(cJSON *root, const struct plan_set *s,
-                        const struct recipe_origins *origins) {
+void emit_inputs(cJSON *root, const struct plan_set *s, const struct recipe_origins *origins) {
     cJSON *list = json_add_array(root, "inputs");
     for (size_t i = 0; i < s->input_count; i++) {
         const struct plan_input *in = &s->inputs[i];
@@ -260,7 +259,10 @@ static void emit_inputs(cJSON *root, const struct plan_set *s,
         json_add_string(o, "provenance", "given");
         json_add_string(o, "source", origins->items[i].source);
     }
-    list = json_add_array(root, "assumed_that_matter");
+}
+
+static void emit_assumed(cJSON *root, const struct plan_set *s) {
+    cJSON *list = json_add_array(root, "assumed_that_matter");
     for (size_t i = 0; i < s->assumption_count; i++) {
         cJSON *o = json_append_object(list);
         json_add_string(o, "path", s->assumptions[i].path);
@@ -282,5 +284,6 @@ cJSON *emit_plan_json(const struct plan_set *s, const char *command,
     for (size_t i = 0; i < s->plan_count; i++)
         emit_plan_entry(plans, &s->plans[i], s, a);
     emit_inputs(root, s, origins);
+    emit_assumed(root, s);
     return root;
 }
