@@ -21,8 +21,13 @@ static bool choose_gpus(struct run *r, bool *gpus, struct err *e) {
     bool asked = name != NULL && strcmp(name, "gpu") == 0;
     if (r->options->devices > 0 && r->options->devices < n && r->ranks->count == 1)
         n = r->options->devices;
+    if (asked && n > 0 && r->ranks->count == 1 && r->options->ranks > 1)
+        n = r->options->ranks; // this process only waits for them
     if (name != NULL && !asked && strcmp(name, "mpi") != 0)
         return err_set(e, ERR_USAGE, "--backend: rehearsals run on gpu or mpi, not \"%s\"", name);
+    if (asked && n == 0 && r->ranks->count > 1)
+        return err_set(e, ERR_RESOURCE, "no usable GPU with NCCL for each of the %d ranks here",
+                       r->ranks->local_count);
     if (asked && n == 0)
         return err_set(e, ERR_RESOURCE, "no usable GPU with NCCL here");
     *gpus = asked || (name == NULL && r->options->ranks == 0 && r->ranks->count == 1 && n > 1);
@@ -77,25 +82,44 @@ static bool keep_all(struct run *r, const struct graph *g, const struct turns *t
     return keep(r, "step", NULL, t->step_s, e);
 }
 
-// What each GPU of rank 0's process gave to NCCL in one step.
-static bool keep_sent(struct run *r, const struct gpu_rehearsal *h, const double *step_s,
-                      struct err *e) {
-    const struct rehearse_sent *list;
-    size_t n = rehearse_gpu_sent(h, &list);
-    for (size_t i = 0; i < n; i++) {
+// Of every rank, in one array; places that no rank filled have no calls.
+static const struct rehearse_sent *gather_sent(struct run *r, const struct gpu_rehearsal *h,
+                                               size_t *count) {
+    const struct rehearse_sent *mine;
+    size_t n = rehearse_gpu_sent(h, &mine), ranks = (size_t)r->ranks->count;
+    double most = (double)n;
+    r->ranks->largest(&most, 1);
+    size_t each = (size_t)most;
+    struct rehearse_sent *padded = arena_array(r->arena, each + 1, sizeof(*padded));
+    struct rehearse_sent *all = arena_array(r->arena, each * ranks + 1, sizeof(*all));
+    if (n > 0)
+        memcpy(padded, mine, n * sizeof(*padded));
+    r->ranks->gather(padded, each * sizeof(*padded), all);
+    *count = each * ranks;
+    return all;
+}
+
+// What each GPU gave to NCCL in one step.
+static bool keep_sent(struct run *r, const struct graph *g, const struct gpu_rehearsal *h,
+                      const double *step_s, struct err *e) {
+    size_t n;
+    const struct rehearse_sent *list = gather_sent(r, h, &n);
+    for (size_t i = 0; r->ranks->rank == 0 && i < n; i++) {
         struct measure_result m;
+        if (list[i].calls == 0)
+            continue;
         measure_result_init(&m);
         m.kind = collective_name(list[i].collective);
         m.backend = "rehearse";
         m.group = arena_printf(r->arena, "rank %llu of %s", (unsigned long long)list[i].rank,
-                               list[i].group);
+                               g->groups[list[i].group].kind);
         m.dtype = dtype_name(list[i].dtype);
         m.ranks = r->rank_count;
         m.n = list[i].calls;
         m.payload_bytes = (uint64_t)list[i].payload_bytes;
         m.sent_bytes = list[i].sent_bytes;
         measure_summarise(&m, step_s, TURNS, r->arena);
-        if (r->ranks->rank == 0 && !sink_add(r->sink, &m, e))
+        if (!sink_add(r->sink, &m, e))
             return false;
     }
     return true;
@@ -135,14 +159,16 @@ static bool run_turns(struct run *r, const struct graph *g, const struct rehears
             t.end_s[i][turn] = end[i];
         }
     }
-    return keep_all(r, g, &t, e) && (h->gpu == NULL || keep_sent(r, h->gpu, t.step_s, e));
+    return keep_all(r, g, &t, e) && (h->gpu == NULL || keep_sent(r, g, h->gpu, t.step_s, e));
 }
 
 bool command_rehearse(struct run *r, const struct opt_texts *rest, struct err *e) {
     struct graph g;
     bool gpus;
-    if (!read_graph(r, rest, &g, e) || !choose_gpus(r, &gpus, e))
-        return false;
+    double wrong = !read_graph(r, rest, &g, e) || !choose_gpus(r, &gpus, e);
+    r->ranks->largest(&wrong, 1);
+    if (wrong > 0)
+        return err_set(e, ERR_RESOURCE, "another rank cannot rehearse");
     struct rehearse_setup s = {.graph = &g,
                                .ranks = r->ranks,
                                .folder = r->options->folder,

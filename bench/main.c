@@ -292,7 +292,9 @@ static bool starts_ranks(struct run *r, const struct command *c) {
     if (!c->wants_ranks || ranks_launched() || o->ranks == 1)
         return false;
     if (o->backend != NULL)
-        return strcmp(o->backend, "mpi") == 0 || (strcmp(o->backend, "nccl") == 0 && o->ranks > 1);
+        return strcmp(o->backend, "mpi") == 0 ||
+               (o->ranks > 1 &&
+                (strcmp(o->backend, "nccl") == 0 || strcmp(o->backend, "gpu") == 0));
     return o->ranks > 1 || !c->takes_gpus || !command_has_gpus(r);
 }
 

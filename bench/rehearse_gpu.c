@@ -26,7 +26,9 @@ uint64_t rehearse_gpu_count(const struct ranks *r) {
     int n = 0;
     if (cudaGetDeviceCount(&n) != cudaSuccess || n < 1)
         return 0;
-    return r->count > 1 ? (uint64_t)r->count : (uint64_t)n;
+    if (r->count > 1)
+        return r->local_count <= n ? (uint64_t)r->count : 0;
+    return (uint64_t)n;
 }
 
 const char *rehearse_gpu_note(const struct gpu_rehearsal *r) {
@@ -107,6 +109,15 @@ static bool open_gpu_stream(struct gpu_rehearsal *r, uint32_t stream, size_t gpu
     return products_open(&products, &s->products, e) && open_host_lane(r, stream, &s->host_lane, e);
 }
 
+// Every rank goes on, or none: the next step of setting up would wait for all of them.
+static bool all_agree(const struct gpu_rehearsal *r, bool ok, struct err *e) {
+    double failed = ok ? 0 : 1;
+    r->setup.ranks->largest(&failed, 1);
+    if (failed > 0 && ok)
+        err_set(e, ERR_RESOURCE, "another rank could not set up");
+    return failed == 0;
+}
+
 // Communicators of the groups that this stream's collectives use, one set for each stream.
 static bool open_comms(struct gpu_rehearsal *r, uint32_t stream, struct err *e) {
     const struct graph *g = r->setup.graph;
@@ -136,7 +147,7 @@ static bool open_comms(struct gpu_rehearsal *r, uint32_t stream, struct err *e) 
         }
         struct bench_point p = {.group_size = n < g->ranks ? n : 0,
                                 .group_stride = strided && n < g->ranks ? g->ranks / n : 0};
-        if (!nccl_comms_make(c, &p, e))
+        if (!all_agree(r, nccl_comms_make(c, &p, e), e))
             return false;
     }
     return true;
@@ -155,9 +166,14 @@ static bool open_tracks(struct gpu_rehearsal *r, struct err *e) {
         for (size_t i = 0; i < g->task_count; i++)
             host |= g->tasks[i].stream == s && rehearse_gpu_is_host(g, &g->tasks[i]);
         k->team = host ? team_create(r->gpus) : NULL;
+    }
+    return true;
+}
+
+static bool open_all_comms(struct gpu_rehearsal *r, struct err *e) {
+    for (uint32_t s = 0; s < r->setup.graph->stream_count; s++)
         if (!open_comms(r, s, e))
             return false;
-    }
     return true;
 }
 
@@ -237,8 +253,9 @@ struct gpu_rehearsal *rehearse_gpu_create(const struct rehearse_setup *s, struct
     r->host_end_s = arena_array(a, g->task_count + 1, sizeof(double));
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->moved, NULL);
-    if (g->stream_count > 0 && open_storage(r, e) && open_tracks(r, e) && open_events(r, e) &&
-        calibrate(r, e)) {
+    bool ok = g->stream_count > 0 && open_storage(r, e) && open_tracks(r, e) && open_events(r, e) &&
+              calibrate(r, e);
+    if (all_agree(r, ok, e) && open_all_comms(r, e)) {
         r->work.units_per_s = rehearse_calibrate();
         return r;
     }
@@ -552,6 +569,8 @@ bool rehearse_gpu_step(struct gpu_rehearsal *r, double *start_s, double *end_s, 
         free_left(r);
     else
         abandon(r);
+    if (!ok && r->setup.ranks->count > 1) // the others may wait for this one on their GPUs
+        r->setup.ranks->abort(err_exit_status(e), e->text);
     double both[2] = {ok ? *step_s : 0, ok ? 0 : 1};
     r->setup.ranks->largest(both, 2);
     *step_s = both[0];

@@ -12,18 +12,21 @@
 
 struct gpu_rehearsal;
 
-// What one rank handed to NCCL in one step.
+// What one rank handed to NCCL in one step, to all groups of one kind. No pointers: ranks exchange
+// it.
 struct rehearse_sent {
     uint64_t rank, calls;
-    const char *group; // of the graph
+    uint64_t group; // of the graph, the first of its kind
     enum collective collective;
     enum dtype dtype;
     double payload_bytes, sent_bytes; // sent by a ring: docs/method.md §volume
 };
 
-// GPUs that a rehearsal of this process and its ranks would use; 0 when there is none.
+// GPUs that a rehearsal of this process and its ranks would use: all of one process, or one for
+// each rank. 0 when there are none, or not enough on this node.
 uint64_t rehearse_gpu_count(const struct ranks *r);
 
+// Collective. A rank that fails takes the others along: MPI ends the job.
 struct gpu_rehearsal *rehearse_gpu_create(const struct rehearse_setup *s, struct arena *a,
                                           struct err *e);
 void rehearse_gpu_destroy(struct gpu_rehearsal *r); // NULL is fine

@@ -195,7 +195,7 @@ static struct rehearse_sent *entry_of(struct gpu_rehearsal *r, const struct rehe
     for (size_t i = 0; i < r->sent_count; i++) {
         struct rehearse_sent *s = &r->sent[i];
         if (s->rank == like->rank && s->collective == like->collective && s->dtype == like->dtype &&
-            strcmp(s->group, like->group) == 0)
+            s->group == like->group)
             return s;
     }
     if (r->sent_count == r->sent_room) {
@@ -215,11 +215,14 @@ void rehearse_gpu_count_sent(struct gpu_rehearsal *r, const struct graph_task *t
     if (alone(r, t))
         return;
     const struct graph_group *g = &r->setup.graph->groups[t->group];
+    size_t first = 0;
+    while (strcmp(r->setup.graph->groups[first].kind, g->kind) != 0)
+        first++;
     double payload = (double)(rehearse_gpu_chunk(r, t) * element_of(t->dtype).bytes *
                               (divides(t->collective) ? g->size : 1));
     for (size_t i = 0; i < r->gpus; i++) {
         struct rehearse_sent like = {.rank = r->tracks[t->stream].comms[t->group].members[i].number,
-                                     .group = g->kind,
+                                     .group = first,
                                      .collective = t->collective,
                                      .dtype = t->dtype};
         struct rehearse_sent *s = entry_of(r, &like);

@@ -194,21 +194,39 @@ def bench(command, path, status=0, **settings):
     return json.loads(done.stdout) if status == 0 else done.stderr
 
 
+def as_planned(out, planned, gpus):
+    transfers = json.load(open(planned))["plans"][0]["volume"]["transfers"]
+    for rank in range(gpus):
+        for key in {(t["kind"], t["dtype"]) for t in transfers}:
+            for what in ("payload_bytes", "sent_bytes"):
+                want = sum(t[what] for t in transfers if (t["kind"], t["dtype"]) == key)
+                got = sum(c[what] for c in out["collectives"]
+                          if c["rank"] == rank and (c["kind"], c["dtype"]) == key)
+                assert got == want, (rank, key, what, got, want)
+    assert {(c["kind"], c["dtype"]) for c in out["collectives"]} == {(t["kind"], t["dtype"]) for t in transfers}
+    assert out["ranks"] == gpus and out["step"]["measured_s"] > 0 and len(out["tasks"]) > 20
+
+
 def rehearse(folder):
     """On 4 GPUs every rank hands NCCL exactly the bytes of the plan, for each kind and type."""
     for recipe in (["ddp"], ["zero2"], ["zero3"], ["fsdp1"], ["fsdp2"], ["hsdp", "--shard-group", "2"]):
         graph, planned = plan(folder, 4, "--strategy", *recipe)
-        transfers = json.load(open(planned))["plans"][0]["volume"]["transfers"]
-        out = bench(["rehearse"], graph, devices=4)
-        for rank in range(4):
-            for key in {(t["kind"], t["dtype"]) for t in transfers}:
-                for what in ("payload_bytes", "sent_bytes"):
-                    want = sum(t[what] for t in transfers if (t["kind"], t["dtype"]) == key)
-                    got = sum(c[what] for c in out["collectives"]
-                              if c["rank"] == rank and (c["kind"], c["dtype"]) == key)
-                    assert got == want, (recipe, rank, key, what, got, want)
-        assert {(c["kind"], c["dtype"]) for c in out["collectives"]} == {(t["kind"], t["dtype"]) for t in transfers}
-        assert out["step"]["measured_s"] > 0 and len(out["tasks"]) > 20
+        as_planned(bench(["rehearse"], graph, devices=4), planned, 4)
+
+
+def rehearse_ranks(folder):
+    """The same with a process for each GPU; a rank that fails ends the others."""
+    for gpus, recipe in ((2, ["fsdp2"]), (2, ["zero2"]), (4, ["hsdp", "--shard-group", "2"])):
+        graph, planned = plan(folder, gpus, "--strategy", *recipe)
+        out = bench(["rehearse", "--backend", "gpu", "--ranks", str(gpus)], graph, devices=gpus)
+        as_planned(out, planned, gpus)
+    graph, _ = plan(folder, 2, "--strategy", "fsdp2")
+    gpu = ["rehearse", "--backend", "gpu", "--ranks"]
+    start = time.time()
+    assert "for each of the 2 ranks" in bench(gpu + ["2"], graph, 4, devices=1)
+    assert "launch failure" in bench(gpu + ["2"], graph, 4, devices=2, faults="async:1:60")
+    assert "is a graph of 2 ranks and here are 3" in bench(gpu + ["3"], graph, 4, devices=3)
+    assert time.time() - start < 30
 
 
 def rehearse_offload(folder):

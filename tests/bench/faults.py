@@ -154,7 +154,7 @@ def too_little_space(folder):
         subprocess.run(["umount", place])
 
 
-def no_output():
+def no_output(_):
     """Results that would have nowhere to go are said before anything is measured."""
     _, err = end(start(["adam", "--out", "/nonexistent/results.jsonl"]), 4)
     assert "/nonexistent/results.jsonl" in err, err
