@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One matrix product by cuBLASLt, laid out as a linear layer: output[m,n] = input[m,k]
-// weights[n,k]', all row-major. docs/method.md §gpu-gemm.
+// weights[n,k]', all row-major. docs/method.md §gemm-bench.
 #pragma once
 
 #include "base/err.h"
