@@ -87,7 +87,8 @@ static enum snapshot_action action_of(const char *word) {
         const char *word;
         enum snapshot_action action;
     } words[] = {{"alloc", ACTION_ALLOC},
-                 {"free_completed", ACTION_FREE},
+                 {"free_requested", ACTION_FREE},
+                 {"free_completed", ACTION_COMPLETED},
                  {"segment_alloc", ACTION_RESERVE},
                  {"segment_map", ACTION_RESERVE},
                  {"segment_free", ACTION_RELEASE},
@@ -101,6 +102,15 @@ static enum snapshot_action action_of(const char *word) {
 
 static bool bad_size(const struct json_stream *s, const char *what, struct err *e) {
     return json_stream_fail(s, e, "%s is no number of bytes", what);
+}
+
+// The allocator counts a block as allocated until its free is requested; a side stream that still
+// uses it delays only the completion (c10/cuda/CUDACachingAllocator.cpp, free).
+static void forget_completed(struct snapshot_log *log) {
+    log->has_requests = true;
+    for (size_t i = 0; i < log->history.count; i++)
+        if (log->history.items[i].action == ACTION_FREE)
+            log->history.items[i].action = ACTION_COMPLETED;
 }
 
 static bool read_event(struct json_stream *s, struct snapshot_log *log, uint8_t device,
@@ -133,7 +143,11 @@ static bool read_event(struct json_stream *s, struct snapshot_log *log, uint8_t 
         } else if (!json_stream_skip(s, t, e))
             return false;
     }
-    if (x.action == ACTION_OTHER)
+    if (x.action == ACTION_FREE && !log->has_requests)
+        forget_completed(log);
+    if (x.action == ACTION_COMPLETED && !log->has_requests)
+        x.action = ACTION_FREE;
+    if (x.action >= ACTION_COMPLETED)
         return true;
     if (x.action != ACTION_OOM && (!has_size || x.bytes > INT64_MAX))
         return bad_size(s, "the size of an event", e);
@@ -186,7 +200,7 @@ static bool read_block(struct json_stream *s, uint64_t address, struct snapshot_
         if (done)
             break;
         if (t == JSON_TOKEN_STRING && strcmp(key, "state") == 0)
-            *live = strncmp(json_stream_text(s), "active", 6) == 0;
+            *live = strcmp(json_stream_text(s), "active_allocated") == 0;
         else if (t == JSON_TOKEN_NUMBER && strcmp(key, "size") == 0)
             json_stream_u64(s, size);
         else if (t == JSON_TOKEN_NUMBER && strcmp(key, "requested_size") == 0)

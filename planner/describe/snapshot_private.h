@@ -8,11 +8,12 @@ enum { SNAPSHOT_DEVICES_MAX = 64, SNAPSHOT_ITEMS_MAX = 4 << 20 };
 
 enum snapshot_action {
     ACTION_ALLOC,
-    ACTION_FREE,    // free_completed
+    ACTION_FREE,    // free_requested; free_completed where nothing says the former
     ACTION_RESERVE, // segment_alloc, segment_map
     ACTION_RELEASE, // segment_free, segment_unmap
     ACTION_OOM,
-    ACTION_OTHER // free_requested, snapshot, ...
+    ACTION_COMPLETED, // free_completed
+    ACTION_OTHER      // snapshot, ...
 };
 
 struct snapshot_event { // of the history, or a live block at its end (ACTION_ALLOC)
@@ -31,7 +32,7 @@ struct snapshot_log {
     struct snapshot_items history, blocks;
     uint64_t reserved_bytes[SNAPSHOT_DEVICES_MAX];
     double origin_us;
-    bool has_origin, has_segments, has_traces;
+    bool has_origin, has_segments, has_traces, has_requests;
 };
 
 bool snapshot_sum(const struct snapshot_log *log, const char *name, struct arena *a,

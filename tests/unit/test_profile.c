@@ -17,6 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+// The starts of the fixture's three ProfilerSteps.
+static const double step_2_us = 5194651407397.12, step_3_us = 5194651599361.57,
+                    step_4_us = 5194651684102.591;
+
 static char *load(const char *name, size_t *bytes) {
     char path[4096];
     snprintf(path, sizeof path, "%s/tests/fixtures/import/%s", getenv("SHARDPLAN_SOURCE_ROOT"),
@@ -100,6 +104,96 @@ static void snapshot_by_hand(void **state) {
     assert_int_equal(s.own_peak_bytes[SNAPSHOT_OPTIMIZER], 16 * mib);
     assert_int_equal(s.own_peak_bytes[SNAPSHOT_STEP_TRANSIENT], 3 * mib);
     assert_int_equal(s.own_peak_bytes[SNAPSHOT_UNKNOWN], 9 * mib);
+    free(text);
+    arena_destroy(a);
+}
+
+static struct snapshot snapshot_of(const char *text, struct arena *a) {
+    struct snapshot s;
+    struct err e = {0};
+    if (!snapshot_parse(text, strlen(text), "s", a, NULL, &s, &e))
+        fail_msg("%s", e.text);
+    return s;
+}
+
+#define EVENT(action, address, size)                                                               \
+    "{\"action\":\"" action "\",\"addr\":" address ",\"size\":" size ",\"stream\":7}"
+
+// What a side stream still uses is no longer allocated; a file of completions alone is read by
+// them, and one left over from before the history says nothing.
+static void a_free_counts_from_its_request(void **state) {
+    (void)state;
+    struct arena *a = arena_create();
+    struct snapshot s = snapshot_of(
+        "{\"segments\":[{\"device\":0,\"address\":1,\"total_size\":100,\"blocks\":[{\"address\":1,"
+        "\"size\":30,\"state\":\"active_pending_free\"},{\"address\":31,\"size\":20,\"state\":"
+        "\"active_allocated\"}]}],\"device_traces\":[[" EVENT(
+            "free_completed", "90",
+            "9") "," EVENT("alloc", "1", "30") "," EVENT("free_requested", "1",
+                                                         "30") "," EVENT("alloc", "31", "20") "]]}",
+        a);
+    assert_int_equal(s.allocated_start_bytes, 0);
+    assert_int_equal(s.allocated_peak_bytes, 30);
+    assert_int_equal(s.allocated_end_bytes, 20);
+    s = snapshot_of("{\"segments\":[],\"device_traces\":[[" EVENT("alloc", "1", "30") "," EVENT(
+                        "free_completed", "1", "30") "," EVENT("alloc", "31", "20") "]]}",
+                    a);
+    assert_int_equal(s.allocated_peak_bytes, 30);
+    assert_int_equal(s.allocated_end_bytes, 20);
+    arena_destroy(a);
+}
+
+// A file of torch 2.9 (tests/oracle/kineto_trace.py): stacks, shapes, memory events, flows, three
+// steps. It ran on a CPU, which is what it is refused for; with a kernel of half a millisecond in
+// each step its steps are the CPU's annotations, from one's start to the next.
+static void a_real_trace(void **state) {
+    (void)state;
+    struct arena *a = arena_create();
+    struct profile p;
+    struct warnings w = {0};
+    struct err e = {0};
+    size_t n, at;
+    char *text = load("kineto_torch_cpu.json", &n);
+    text[n] = 0;
+    assert_true(profile_sniff(text));
+    assert_false(profile_parse(text, n, "t.json", a, &w, &p, &e));
+    assert_non_null(strstr(e.text, "no GPU kernel among 65 events; profile with activities="));
+    const double starts_us[] = {step_2_us, step_3_us, step_4_us};
+    const char *events = strstr(text, "\"traceEvents\": [");
+    assert_non_null(events);
+    at = (size_t)(events - text) + strlen("\"traceEvents\": [");
+    char *longer = malloc(n + 4096);
+    assert_non_null(longer);
+    memcpy(longer, text, at);
+    size_t end = at;
+    for (int i = 0; i < 3; i++)
+        end += (size_t)sprintf(
+            longer + end,
+            "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"gemm\",\"pid\":0,\"tid\":7,"
+            "\"ts\":%.3f,\"dur\":500,\"args\":{\"device\":0,\"stream\":7}},",
+            starts_us[i] + 1000);
+    memcpy(longer + end, text + at, n - at);
+    err_clear(&e);
+    if (!profile_parse(longer, end + n - at, "t.json", a, &w, &p, &e))
+        fail_msg("%s", e.text);
+    assert_int_equal(p.from, PROFILE_STEPS_CPU);
+    assert_int_equal(p.events, 68);
+    assert_int_equal(p.kernels, 3);
+    assert_int_equal(p.outside, 0);
+    assert_int_equal(p.step_count, 3);
+    assert_int_equal(p.steps[0].number, 2);
+    assert_int_equal(p.rank, 0);
+    assert_int_equal(p.world, 2);
+    assert_null(p.gpu);
+    near(p.compute_s, 500e-6);
+    assert_true(fabs(p.steps[0].step_s - (step_3_us - step_2_us) * 1e-6) < 1e-9);
+    assert_true(fabs(p.steps[1].step_s - (step_4_us - step_3_us) * 1e-6) < 1e-9);
+    for (size_t i = 0; i + 2 < n; i += 13) {
+        err_clear(&e);
+        assert_false(profile_parse(text, i, "t.json", a, NULL, &p, &e));
+        assert_non_null(strstr(e.text, "cut off"));
+    }
+    free(longer);
     free(text);
     arena_destroy(a);
 }
@@ -282,7 +376,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens),
         cmocka_unit_test(trace_by_hand),
+        cmocka_unit_test(a_real_trace),
         cmocka_unit_test(snapshot_by_hand),
+        cmocka_unit_test(a_free_counts_from_its_request),
         cmocka_unit_test(steps_without_annotations),
         cmocka_unit_test(kernels_by_name),
         cmocka_unit_test(frames_by_name),
