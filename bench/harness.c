@@ -104,7 +104,8 @@ void harness_identify(const struct harness *h, const struct bench_point *p,
 
 static void rates(const struct harness *h, const struct bench_point *p, struct measure_result *r) {
     if (p->payload_bytes > 0) {
-        r->algbw_bytes_per_s = (double)p->payload_bytes / r->median_s;
+        if (!(r->settled_s > 0))
+            r->algbw_bytes_per_s = (double)p->payload_bytes / r->median_s;
         if (is_collective(p))
             r->busbw_bytes_per_s =
                 r->algbw_bytes_per_s * collective_bus_factor(p->collective, taking_part(h, p));
@@ -169,10 +170,11 @@ static bool settled(struct taken *t, double target) {
 static enum next decide(const struct harness *h, const struct harness_limits *l, struct taken *t) {
     int next = NEXT_MORE;
     if (h->ranks->rank == 0) {
+        bool least = t->n >= l->min_iterations && t->spent_s >= l->least_s;
         bool enough = t->n >= l->max_iterations;
-        enough |= t->n >= l->min_iterations && t->spent_s >= l->budget_s;
+        enough |= least && t->spent_s >= l->budget_s;
         enough |= t->n > 0 && l->deadline_s > 0 && clock_now_s() > l->deadline_s;
-        enough = enough || (t->n >= l->min_iterations && settled(t, l->target));
+        enough = enough || (least && settled(t, l->target));
         next = signals_interrupted(h->signals) ? NEXT_INTERRUPTED
                : enough                        ? NEXT_ENOUGH
                                                : NEXT_MORE;
@@ -206,6 +208,23 @@ static size_t batch_size(const struct harness_limits *l, double one_s, size_t do
     return n < left ? n : left;
 }
 
+// A throttle or a cache gives a burst first, and then in portions, which neither the median of
+// few iterations nor the first seconds show. Returns how many iterations to drop.
+static size_t settle(const struct harness_limits *l, const struct taken *t,
+                     struct measure_result *r) {
+    double before_s = 0;
+    size_t n = 0;
+    if (!(l->settle_s > 0) || t->spent_s < 2 * l->settle_s)
+        return 0;
+    while (before_s < l->settle_s)
+        before_s += t->samples[n++];
+    if (n == t->n)
+        return 0;
+    r->settled_s = before_s;
+    r->algbw_bytes_per_s = (double)(r->payload_bytes * (t->n - n)) / (t->spent_s - before_s);
+    return n;
+}
+
 static bool repeat(const struct harness *h, const struct harness_limits *l, double one_s,
                    struct measure_result *r, struct err *e) {
     bool ok = false;
@@ -230,7 +249,8 @@ static bool repeat(const struct harness *h, const struct harness_limits *l, doub
         goto fail;
     }
     r->confident = t.settled;
-    measure_summarise(r, t.samples, t.n, h->arena);
+    size_t burst = settle(l, &t, r);
+    measure_summarise(r, t.samples + burst, t.n - burst, h->arena);
     if (h->ranks->count > 1)
         r->rank_skew_s = stats_median(skews, t.n);
     ok = true;

@@ -18,6 +18,8 @@ struct harness_limits {
     size_t min_iterations; // however long they take
     size_t max_iterations;
     double target;     // half width of the median's 95 % interval over the median
+    double settle_s;   // what runs twice this long reports the mean rate after it; 0 = never
+    double least_s;    // of all timed iterations, unless the deadline or the most comes first
     double deadline_s; // of clock_now_s: a point that runs then ends with what it has; 0 = none
     bool verify;
     uint64_t seed; // of the verified contents

@@ -154,6 +154,10 @@ const struct opt options_nvme[] = {
     {"max-bytes", 0, OPT_BYTES, AT(max_bytes), .argument = "BYTES", .fallback = "1GiB",
      .group = "NVMe", UNSEEN,
      .help = "Largest test file; also at most a quarter of the free space."},
+    {"settle", 0, OPT_SECONDS, AT(settle_s), .argument = "TIME", .fallback = "5s", .group = "NVMe",
+     .given_offset = offsetof(struct options, settle_given),
+     .help = "Of a point that runs twice this long, report the mean rate after it, without the "
+             "first burst; when given, points run that long."},
     {"no-uring", 0, OPT_FLAG, AT(no_uring), .group = "NVMe", UNSEEN,
      .help = "Threads with pread and pwrite, as where the kernel refuses io_uring."},
     {.name = NULL},

@@ -28,7 +28,8 @@ struct options {
     const char *folder;
     struct opt_texts blocks, depths, jobs, patterns;
     uint64_t max_bytes;
-    bool no_uring;
+    double settle_s;
+    bool no_uring, settle_given;
     // confirm
     uint64_t plan_index, scale_bytes;
     bool plan_given, scale_given;

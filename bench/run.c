@@ -8,6 +8,9 @@
 #include "bench/clock.h"
 #include "bench/progress.h"
 
+// A run until a device has settled takes as many iterations as it needs.
+#define SETTLED_ITERATIONS_MAX 1000000
+
 void run_add_point(struct run *r, struct point_list *list, const struct bench_point *p) {
     if (list->count == list->room) {
         size_t room = list->room ? 2 * list->room : 32;
@@ -56,6 +59,11 @@ static struct harness_limits limits_of(const struct run *r) {
     l.min_iterations = r->options->min_iterations;
     l.max_iterations = r->options->max_iterations;
     l.deadline_s = r->deadline_s;
+    l.settle_s = r->options->settle_s;
+    if (r->options->settle_given) {
+        l.least_s = 2 * l.settle_s;
+        l.max_iterations = SETTLED_ITERATIONS_MAX;
+    }
     l.verify = !r->options->no_verify;
     l.seed = r->options->seed;
     if (l.max_iterations < l.min_iterations)

@@ -59,6 +59,7 @@ static const struct field result_fields[] = {
     RESULT(rank_skew_s, FIELD_DOUBLE, false),
     RESULT(algbw_bytes_per_s, FIELD_DOUBLE, false),
     RESULT(busbw_bytes_per_s, FIELD_DOUBLE, false),
+    RESULT(settled_s, FIELD_DOUBLE, false),
     RESULT(ceiling_bytes_per_s, FIELD_DOUBLE, false),
     RESULT(flop_per_s, FIELD_DOUBLE, false),
     RESULT(cpu_s_per_io, FIELD_DOUBLE, false),

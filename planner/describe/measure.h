@@ -66,6 +66,7 @@ struct measure_result {
     double median_s, p05_s, p95_s, p99_s, min_s, max_s;
     double rank_skew_s; // slowest minus fastest rank, median over iterations
     double algbw_bytes_per_s, busbw_bytes_per_s;
+    double settled_s; // nvme: ran this long before what counts; algbw is then the mean of the rest
     double ceiling_bytes_per_s; // what the same machine reaches in a bare loop of the same traffic
     double flop_per_s;
     double cpu_s_per_io;

@@ -96,6 +96,38 @@ static void measures_a_point(void **state) {
     arena_destroy(h.arena);
 }
 
+// Twice its settling time and more: what comes after it, as a mean, whatever the median is.
+static void reports_the_settled_rate(void **state) {
+    struct fake f = {0};
+    struct signals signals;
+    struct err e = {0};
+    (void)state;
+    assert_true(signals_init(&signals, &e));
+    struct harness h = {.backend = &fake_backend, .state = &f, .signals = &signals};
+    h.arena = arena_create();
+    assert_true(ranks_open(false, &h.ranks, &e));
+    struct harness_limits limits = harness_defaults();
+    struct measure_result r;
+    struct bench_point p = gather(4096);
+    limits.warmup_s = 0;
+    limits.settle_s = 1.4; // of the backend's own clock: 1000 iterations
+    limits.least_s = 4.2;
+    assert_true(harness_prepare(&h, &p, &e));
+    assert_true(harness_run(&h, &p, &limits, &r, &e));
+    assert_true(r.iterations >= 1900 && r.iterations < 3000);
+    assert_true(r.settled_s >= 1.4 && r.settled_s < 1.41);
+    assert_true(fabs(r.algbw_bytes_per_s / (4096 / 1.4e-3) - 1) < 0.01);
+    assert_true(fabs(r.median_s - 1e-3) < 1e-12);
+
+    limits.least_s = 0; // ends as soon as its median is known: not settled
+    assert_true(harness_prepare(&h, &p, &e));
+    assert_true(harness_run(&h, &p, &limits, &r, &e));
+    assert_false(r.settled_s > 0);
+    assert_true(fabs(r.algbw_bytes_per_s - 4096 / 1e-3) < 1e-3);
+    signals_finish(&signals);
+    arena_destroy(h.arena);
+}
+
 static void resumes_after_a_torn_line(void **state) {
     struct arena *a = arena_create();
     struct measure_host host = {0};
@@ -287,6 +319,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(measures_a_point),
         cmocka_unit_test(resumes_after_a_torn_line),
+        cmocka_unit_test(reports_the_settled_rate),
         cmocka_unit_test(names_the_slow_one),
         cmocka_unit_test(suspects_get_another_look),
         cmocka_unit_test(a_pair_is_its_usual_time),
