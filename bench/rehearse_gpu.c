@@ -153,8 +153,20 @@ static bool open_comms(struct gpu_rehearsal *r, uint32_t stream, struct err *e) 
     return true;
 }
 
+// What a step frees stays for the next, as with a framework's caching allocator; by default the
+// runtime gives it back whenever it is asked whether a stream has ended.
+static void keep_freed_memory(int device) {
+    cudaMemPool_t pool;
+    uint64_t all = UINT64_MAX;
+    if (cudaDeviceGetDefaultMemPool(&pool, device) != cudaSuccess ||
+        cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all) != cudaSuccess)
+        cudaGetLastError(); // a GPU without pools refuses the allocations too
+}
+
 static bool open_tracks(struct gpu_rehearsal *r, struct err *e) {
     const struct graph *g = r->setup.graph;
+    for (size_t i = 0; i < r->gpus; i++)
+        keep_freed_memory(device_of(r, i));
     for (uint32_t s = 0; s < g->stream_count; s++) {
         struct gpu_track *k = &r->tracks[s];
         bool host = false;

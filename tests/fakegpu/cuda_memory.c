@@ -114,6 +114,19 @@ cudaError_t cudaFree(void *at) {
     return error;
 }
 
+// The device's number, off by one, is its pool.
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device) {
+    cudaError_t error = fakegpu_enter(__func__);
+    *pool = (cudaMemPool_t)(uintptr_t)(device + 1);
+    return error;
+}
+
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr attribute, void *to) {
+    cudaError_t error = fakegpu_enter(__func__);
+    bool known = pool != NULL && attribute == cudaMemPoolAttrReleaseThreshold && to != NULL;
+    return error != cudaSuccess || known ? error : cudaErrorInvalidValue;
+}
+
 cudaError_t cudaMallocAsync(void **out, size_t bytes, cudaStream_t stream) {
     cudaError_t error = fakegpu_enter(__func__);
     return error != cudaSuccess ? error : allocate(out, bytes, fakegpu_stream_device(stream));

@@ -121,6 +121,8 @@ pack() {
 
 left() { echo $((deadline - SECONDS)); }
 
+at_most() { [ "$(left)" -lt "$1" ] && left || echo "$1"; }
+
 quoted() { printf '%s' "$1" | tr -d '\000-\037\177-\377' | sed 's/\\/\\\\/g; s/"/\\"/g'; }
 
 # record NAME STATUS SECONDS REASON
@@ -141,9 +143,14 @@ record() {
 
 # What status 4 means: nothing to prove here, or a GPU that was there and failed.
 missing() {
+    local nothing='driver version is insufficient|no CUDA-capable device|CUDA lists none|stub library'
+    if grep -aq 'is not on this machine' "$out/$1.txt"; then
+        echo WAIVED
+        return
+    fi
     case $1 in
-    gemm | nccl-shared-gpu | nvme) echo WAIVED ;;
-    device) grep -q 'no usable GPU' "$out/device.txt" && echo WAIVED || echo FAIL ;;
+    nccl-shared-gpu | nvme) echo WAIVED ;;
+    device) grep -aqE "$nothing" "$out/device.txt" && echo WAIVED || echo FAIL ;;
     *) echo FAIL ;;
     esac
 }
@@ -174,7 +181,7 @@ limited() {
 step() {
     local name=$1 limit=$2 status begin=$SECONDS reason
     shift 2
-    [ "$(left)" -lt "$limit" ] && limit=$(left)
+    limit=$(at_most "$limit")
     if [ "$limit" -lt 2 ]; then
         record "$name" TIMEOUT 0 "no time was left"
         return 1
@@ -293,6 +300,25 @@ shared_gpu() {
     bench=("${bench[@]: -before}")
 }
 
+# CUDA's own checker over every kernel, where it is and where the machine lets it look.
+sanitizer() {
+    local status begin=$SECONDS text="$out/sanitizer.txt"
+    if ! command -v compute-sanitizer >/dev/null; then
+        record sanitizer WAIVED 0 "not on PATH"
+        return
+    fi
+    # shellcheck disable=SC2086
+    limited "$(at_most 90)" "$text" compute-sanitizer --target-processes all \
+        --report-api-errors no --error-exitcode 99 "${bench[@]}" cuda --bytes 1MiB -n 1 \
+        --budget 0.001s --max-iterations 1 --direction d2d ${CHECK_FLAGS:-} --quiet
+    status=$?
+    case $status in
+    0) record sanitizer PASS $((SECONDS - begin)) "" ;;
+    99) record sanitizer FAIL $((SECONDS - begin)) "$(grep -a 'ERROR SUMMARY' "$text" | tail -1)" ;;
+    *) record sanitizer WAIVED $((SECONDS - begin)) "status $status: $(tail -1 "$text")" ;;
+    esac
+}
+
 # What others measure here, beside ours.
 peers() {
     if command -v nvbandwidth >/dev/null; then
@@ -303,10 +329,21 @@ peers() {
     if ! command -v all_reduce_perf >/dev/null; then
         record nccl-tests WAIVED 0 "not on PATH"
     elif [ "$gpus" -gt 1 ]; then
-        step nccl-tests 60 all_reduce_perf -b 16M -e 256M -f 4 -g "$gpus" -d bfloat16
+        step nccl-tests 60 all_reduce_perf -b "$bytes" -e "$bytes" -g "$gpus" -d bfloat16
     else
         record nccl-tests WAIVED 0 "one GPU has nobody to exchange with"
     fi
+}
+
+# Bus bandwidth of our largest all-reduce over that of nccl-tests, which prints "size count type
+# redop root time algbw busbw ..."; ours is in a line of JSON.
+nccl_ratio() {
+    local ours
+    ours=$(grep -a '"kind":"all_reduce"' "$out/nccl.jsonl" 2>/dev/null | tail -1 |
+        sed -n 's/.*"busbw_bytes_per_s":\([0-9.e+]*\).*/\1/p')
+    grep -av '^#' "$out/nccl-tests.txt" 2>/dev/null | awk -v ours="${ours:-0}" '
+        $1 ~ /^[0-9]+$/ {theirs = $8 * 1e9}
+        END {if (theirs > 0 && ours > 0) printf "%.3f", ours / theirs; else printf "null"}'
 }
 
 # Rates of our own pinned copies over nvbandwidth's, from both tables.
@@ -347,6 +384,7 @@ write_json() {
     "h2d": $(ratio host_to_device_memcpy_ce h2d),
     "d2h": $(ratio device_to_host_memcpy_ce d2h)
   },
+  "over_nccl_tests": {"all_reduce": $(nccl_ratio)},
   "steps": [$steps
   ],
   "rehearsals": [$(rehearsals)],
@@ -368,7 +406,7 @@ prepare() {
     out=${1:-gpu-check}
     mkdir -p "$out" || die "cannot make $out"
     out=$(cd "$out" && pwd)
-    for name in device correctness copies kernels gemm adam nvme nccl nccl-shared-gpu; do
+    for name in device correctness copies kernels gemm adam nvme nccl nccl-alone nccl-shared-gpu; do
         rm -f "$out/$name.jsonl" # of an earlier run
     done
     rm -f "$out/rehearse-cpu.json" "$out/rehearse-nvme.json"
@@ -403,6 +441,7 @@ measure_all() {
     if [ "$gpus" -gt 1 ]; then
         measure nccl 90 nccl -b 64KiB -e "$bytes" -f 16 --pairs
     else
+        measure nccl-alone 60 nccl -b 1MiB -e 16MiB -f 16 # one rank: its calls, no bandwidth
         shared_gpu
     fi
 }
@@ -440,6 +479,7 @@ run() {
     fit
     rehearse cpu
     rehearse nvme
+    sanitizer
     peers
     write_json
     echo "$out/check.json"

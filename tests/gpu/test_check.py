@@ -45,16 +45,28 @@ def run(folder, status, deadline=150, **more):
 
 
 def all_well(folder):
-    """Two GPUs: everything runs, a rival's figure stands beside ours, both rehearsals are there."""
+    """Two GPUs: everything runs, rivals' figures stand beside ours, both rehearsals are there, the checker is heard."""
     tool = os.path.join(folder, "nvbandwidth")
     with open(tool, "w") as f:
         f.write("#!/bin/sh\necho 'SUM host_to_device_memcpy_ce 10.5'\necho 'SUM device_to_host_memcpy_ce 9.5'\n")
     os.chmod(tool, 0o755)
-    out, steps = run(os.path.join(folder, "out"), 0, path=folder, devices=2)
+    rival = os.path.join(folder, "all_reduce_perf")
+    with open(rival, "w") as f:
+        f.write("#!/bin/sh\necho '# size count type redop root time algbw busbw'\n"
+                "echo '  65536  32768  bfloat16  sum  -1  10.0  6.55  0.001  0  9.9  6.6  0.001  0'\n")
+    os.chmod(rival, 0o755)
+    checker = os.path.join(folder, "compute-sanitizer")
+    with open(checker, "w") as f:
+        f.write("#!/bin/sh\nwhile [ \"$1\" != env ]; do shift; done\n\"$@\" || exit 1\n"
+                "echo '========= ERROR SUMMARY: 1 error'\nexit 99\n")
+    os.chmod(checker, 0o755)
+    out, steps = run(os.path.join(folder, "out"), 1, path=folder, devices=2)
+    assert steps["sanitizer"]["status"] == "FAIL" and "1 error" in steps["sanitizer"]["reason"], steps
+    assert [n for n, s in steps.items() if s["status"] == "FAIL"] == ["sanitizer"], steps
     passed = {n for n, s in steps.items() if s["status"] == "PASS"}
     assert {"device", "correctness", "copies", "kernels", "adam", "nvme", "nccl", "fit", "rehearse-cpu", "rehearse-nvme",
             "nvbandwidth"} <= passed, steps
-    assert steps["gemm"]["status"] == "PASS" and steps["nccl-tests"]["status"] == "WAIVED"
+    assert steps["gemm"]["status"] == "PASS" and out["over_nccl_tests"]["all_reduce"] > 0
     assert {r["optimizer"]: r["ratio"] > 0 for r in out["rehearsals"]} == {"cpu": True, "nvme": True}, out["rehearsals"]
     assert {m["backend"] for m in out["measurements"]} >= {"cuda", "nccl", "nvme", "adam"}
     assert out["gpus"] == 2 and out["over_nvbandwidth"]["h2d"] > 0
@@ -153,6 +165,9 @@ def one_fails(folder):
     assert steps["kernels"]["status"] == "FAIL" and "adam" in steps["kernels"]["output"], steps
     assert steps["gemm"]["status"] == steps["copies"]["status"] == steps["fit"]["status"] == "PASS", steps
     assert {m["kind"] for m in out["measurements"]} >= {"copy", "memory"}, out["measurements"]
+    assert steps["nccl-alone"]["status"] == "PASS", steps
+    if steps["nccl-shared-gpu"]["status"] == "PASS":  # where there is MPI
+        assert any(m.get("shared_gpu") for m in out["measurements"])
 
 
 def interrupted(folder):
