@@ -30,9 +30,9 @@ void axis_fit(struct axis *x, double min, double max) {
     }
     if (x->log) {
         double base = log_base(x), margin = base == 2 ? 0.4 : 0.06;
-        if (max / min < 2) {
-            min /= 1.5;
-            max *= 1.5;
+        if (max / min < 2) { // room for a tick on both sides
+            min /= base == 2 ? 2 : 1.5;
+            max *= base == 2 ? 2 : 1.5;
         }
         x->low = min * pow(base, -margin);
         x->high = max * pow(base, margin);

@@ -4,6 +4,7 @@
 #include "html.h"
 
 #include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -234,33 +235,68 @@ struct taken {
     size_t count;
 };
 
-// Takes the place if it is inside the axes and free.
-static bool take(struct taken *t, const struct frame *f, struct placed at) {
+static bool is_free(const struct taken *t, const struct frame *f, struct placed at) {
     if (at.x0 < 0 || at.x1 > f->inner + 8 || at.y < 6 || at.y > f->height ||
         t->count == CHART_MARKS + CHART_RULES)
         return false;
     for (size_t i = 0; i < t->count; i++)
         if (at.x0 < t->places[i].x1 && t->places[i].x0 < at.x1 && fabs(at.y - t->places[i].y) < 17)
             return false;
-    t->places[t->count++] = at;
     return true;
 }
 
-// The place for a mark's label among right or left, above or below; -1 when all are taken.
+// A stretch of line passes through the box of a label, px.
+static bool passes(const struct placed *box, double x0, double y0, double x1, double y1) {
+    double from = fmax(box->x0, fmin(x0, x1)), to = fmin(box->x1, fmax(x0, x1));
+    if (from > to)
+        return false;
+    double slope = x1 != x0 ? (y1 - y0) / (x1 - x0) : 0;
+    double a = x1 != x0 ? y0 + slope * (from - x0) : y0, b = x1 != x0 ? y0 + slope * (to - x0) : y1;
+    return fmax(a, b) > box->y - 8 && fmin(a, b) < box->y + 8;
+}
+
+// Stretches of the lines, or points, that a label would lie on.
+static size_t lines_under(const struct chart_xy *c, const struct frame *f,
+                          const struct placed *box) {
+    size_t n = 0;
+    for (size_t s = 0; s < c->series_count; s++) {
+        const struct chart_series *one = &c->series[s];
+        double before[2] = {NAN, NAN};
+        for (size_t i = 0; i < one->count; i++) {
+            double x = f->inner * axis_fraction(&c->x, one->x[i]);
+            double y = f->height * axis_fraction(&c->y, one->y[i]);
+            bool alone = one->style == CHART_POINTS || isnan(before[0]);
+            n += alone ? passes(box, x, y, x, y) : passes(box, before[0], before[1], x, y);
+            before[0] = usable(c, one->x[i], one->y[i]) ? x : NAN;
+            before[1] = y;
+        }
+    }
+    return n;
+}
+
+// The place for a mark's label among right or left, above or below, where it lies on the fewest
+// lines; -1 when all are taken.
 static int place_mark(const struct chart_xy *c, const struct frame *f, const struct chart_mark *m,
                       struct taken *t) {
+    static const int order[4] = {0, 3, 1, 2}; // most lines fall to the right
     double px = f->inner * axis_fraction(&c->x, m->x);
     double py = f->height * axis_fraction(&c->y, m->y);
     double width = f->character * (double)strlen(m->label) + 14;
-    static const int order[4] = {0, 3, 1, 2}; // most lines fall to the right
+    size_t least = SIZE_MAX;
+    int best = -1;
     for (int k = 0; k < 4; k++) {
         int place = order[k];
-        struct placed at = {place & 1 ? px - width : px, place & 1 ? px : px + width,
+        struct placed at = {place & 1 ? px - width : px + 10, place & 1 ? px - 10 : px + width,
                             py + (place & 2 ? -18 : 18)};
-        if (take(t, f, at))
-            return place;
+        size_t under = is_free(t, f, at) ? lines_under(c, f, &at) : SIZE_MAX;
+        if (under < least) {
+            least = under;
+            best = place;
+            t->places[t->count] = at;
+        }
     }
-    return -1;
+    t->count += best >= 0;
+    return best;
 }
 
 static const char *const sides[4] = {"left offset 1,1", "right offset -1,1", "left offset 1,-1",
@@ -314,15 +350,16 @@ static int place_rule(const struct chart_xy *c, const struct frame *f, const str
                       struct taken *t, double *y) {
     double px = f->inner * axis_fraction(&c->x, m->x);
     double width = f->character * (double)strlen(m->label) + 12;
-    for (int row = 0; row < 3; row++)
-        for (int left = 0; left < 2; left++) {
-            struct placed at = {left ? px - width : px, left ? px : px + width,
-                                f->height - 9 - 18 * row};
-            if (!is_crossed(c, f, at, px) && take(t, f, at)) {
-                *y = at.y / f->height;
-                return left;
-            }
-        }
+    for (int place = 0; place < 12; place++) { // the last six may lie on another line
+        int left = place % 2, row = place / 2 % 3;
+        struct placed at = {left ? px - width : px, left ? px : px + width,
+                            f->height - 9 - 18 * row};
+        if ((place < 6 && is_crossed(c, f, at, px)) || !is_free(t, f, at))
+            continue;
+        t->places[t->count++] = at;
+        *y = at.y / f->height;
+        return left;
+    }
     return -1;
 }
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the report's tests share: making result files, running the program, reading pages."""
 
+import glob
 import html.parser
 import json
 import os
@@ -168,6 +169,49 @@ def numbers_agree(page, roots, name):
             abs(shown - stated) <= 0.006 * abs(stated) + 1e-12,
             "%s %s: page shows %s for %r" % (name, path, text, stated),
         )
+
+
+def blocks_of(path):
+    """The blocks of a gnuplot data file, each a list of rows of fields."""
+    with open(path, encoding="utf-8") as f:
+        return [
+            [line.rstrip("\t").split("\t") for line in block.split("\n") if line]
+            for block in f.read().strip("\n").split("\n\n\n")
+        ]
+
+
+def axes_are_sound(folder, name):
+    """Ticks: two to twelve, all different, inside the range. Rows: no two with the same label."""
+    for script in sorted(glob.glob(os.path.join(folder, "plots", "*.gp"))):
+        where = name + " " + os.path.basename(script)
+        with open(script, encoding="utf-8") as f:
+            text = f.read()
+        ranges = {}
+        for line in text.split("\n"):
+            found = re.match(r"set ([xy])range \[(\S+):(\S+)\]", line)
+            if found:
+                ranges[found[1]] = (float(found[2]), float(found[3]))
+            found = re.match(r"set ([xy])tics \((.*)\)", line)
+            if not found:
+                continue
+            ticks = re.findall(r'"([^"]*)" (\S+?)(?:,|$)', found[2])
+            words, values = [t[0] for t in ticks], [float(t[1]) for t in ticks]
+            check(2 <= len(ticks) <= 12, "%s: %d ticks: %s" % (where, len(ticks), words))
+            check(len(set(words)) == len(words), "%s: equal ticks: %s" % (where, words))
+            low, high = ranges[found[1]]
+            slack = 1e-6 * max(abs(low), abs(high))
+            check(
+                all(low - slack <= v <= high + slack for v in values),
+                "%s: ticks %s outside %g to %g" % (where, words, low, high),
+            )
+        for index in set(re.findall(r"file index (\d+) using [^\n]*ytic\(row_label\)", text)):
+            rows = blocks_of(script[:-3] + ".dat")[int(index)]
+            for column in {int(c) for c in re.findall(r"row_(?:label|text) = (\d+)", text)}:
+                labels = [r[column - 1] for r in rows if r[column - 1] != '" "']
+                check(
+                    len(set(labels)) == len(labels),
+                    "%s: rows with one label: %s" % (where, sorted(labels)),
+                )
 
 
 def page_is_sound(page, name):

@@ -14,6 +14,7 @@ import tempfile
 from results import (
     ALL,
     Page,
+    axes_are_sound,
     check,
     finish,
     make,
@@ -172,6 +173,7 @@ def main():
         )
         page, source = Page(out + "/index.html"), read_json(files[name])
         page_is_sound(page, name)
+        axes_are_sound(out, name)
         check(
             "gnuplot failed" not in page.text and "not understood" not in page.text,
             name + ": a picture failed",
