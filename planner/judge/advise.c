@@ -89,6 +89,24 @@ static const char *const choice_words[CHOICE_COUNT] = {
     [CHOICE_MORE_GPUS] = "Use more GPUs", [CHOICE_IMPOSSIBLE] = "Not possible here",
 };
 
+// What a plan that may or may not fit risks, and what to take if it doesn't.
+static const char *tight_text(const struct advice *v, const struct advise_way *best,
+                              struct arena *a) {
+    char low[32], high[32], capacity[32];
+    const struct memory *m = &best->plan.memory;
+    if (!advise_is_tight(best))
+        return "";
+    units_format_gib(low, sizeof low, (double)m->reserved_low_bytes);
+    units_format_gib(high, sizeof high, (double)m->reserved_high_bytes);
+    units_format_gib(capacity, sizeof capacity, (double)m->capacity_bytes);
+    const char *text =
+        arena_printf(a, "; memory is tight: %s to %s reserved, %s usable", low, high, capacity);
+    if (!v->safe.possible)
+        return arena_printf(a, "%s, and nothing on this hardware is sure to fit", text);
+    return arena_printf(a, "%s; sure to fit: %s, %.0f tokens/s", text, v->safe.sentence,
+                        v->safe.tokens_per_s);
+}
+
 static void write_sentence(struct advice *v, const struct advise_way *best, enum choice choice,
                            struct arena *a) {
     char step[32];
@@ -105,14 +123,16 @@ static void write_sentence(struct advice *v, const struct advise_way *best, enum
         return;
     }
     units_format_seconds(step, sizeof step, best->plan.time.step_s);
+    const char *tight = tight_text(v, best, a);
     const struct advise_way *gpus = best_of(v, WAY_GPUS), *offload = best_of(v, WAY_OFFLOAD);
     v->sentence = arena_printf(
-        a, "%s: %s with %s, step %s, %.0f tokens/s, bound by %s%s%s.", choice_words[choice],
+        a, "%s: %s with %s, step %s, %.0f tokens/s, bound by %s%s%s%s.", choice_words[choice],
         best->title, best->sentence, step, best->tokens_per_s,
         bound_names[best->plan.time.bound_by],
         choice == CHOICE_OFFLOAD || choice == CHOICE_MORE_BANDWIDTH ? against(best, gpus, a) : "",
         choice == CHOICE_MORE_GPUS || choice == CHOICE_MORE_BANDWIDTH ? against(best, offload, a)
-                                                                      : "");
+                                                                      : "",
+        tight);
 }
 
 static void fill_recommendation(struct advice *v, const struct advise_way *best, enum choice choice,
@@ -126,6 +146,9 @@ static void fill_recommendation(struct advice *v, const struct advise_way *best,
     v->best_way = (size_t)(best - v->ways);
     r->actions[r->action_count++] =
         arena_printf(a, "%s: %s", best->title, plan_options(&best->plan, a));
+    if (v->safe.possible)
+        r->actions[r->action_count++] = arena_printf(a, "if it runs out of memory, %s: %s",
+                                                     v->safe.title, plan_options(&v->safe.plan, a));
     v->precision_hint = plan_precision_hint(v->plans.cluster, &best->plan.recipe, a);
     if (v->precision_hint)
         r->actions[r->action_count++] = v->precision_hint;
@@ -279,6 +302,8 @@ bool advise(const struct advise_request *q, struct arena *a, struct advice *out,
         return false;
     say_why_not(v);
     const struct advise_way *best = choose(v, &choice);
+    if (best && !advise_safe(q, best, a, &v->safe, e))
+        return false;
     write_sentence(v, best, choice, a);
     fill_recommendation(v, best, choice, a);
     if (best && (!fill_links(q, best, a, v, e) || !find_hiding(q, best, a, v, e) ||

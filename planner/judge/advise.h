@@ -28,6 +28,9 @@ struct advise_way {
     const char *sentence; // what it takes: knobs, host memory, rates; or why it isn't possible
 };
 
+// Its plan fits, but the upper estimate of what the allocator reserves does not.
+bool advise_is_tight(const struct advise_way *w);
+
 // Step time of one way's plan against inter-node bandwidth per GPU; flat for a single node.
 #define ADVISE_CURVE_POINTS 9
 struct advise_curve {
@@ -50,6 +53,8 @@ struct advice {
     size_t best_way;
     struct advise_way hsdp; // best HSDP plan of the same hardware, for its curve; not possible when
                             // not asked for
+    struct advise_way safe; // of the best way's hardware the best plan that surely fits; possible
+                            // only where the best way's own is tight and another isn't
     struct break_even break_evens[BREAK_LINK_COUNT];
     struct sensitivity sensitivities[BREAK_LINK_COUNT];
     size_t sensitivity_count;

@@ -20,6 +20,7 @@ struct builder {
     struct arena *a;
     struct advice *v;
     uint64_t global_batch;
+    bool sure; // no tight plans
 };
 
 static uint64_t fixed_batch(const struct advise_request *q) {
@@ -92,7 +93,7 @@ static void small_space(const struct recipe *r, const struct cluster *c, struct 
 
 static bool best_by_sweep(struct builder *b, struct advise_way *w, const uint64_t *offloads,
                           size_t count, struct err *e) {
-    struct sweep_request s = {.top = 1, .threads = 1};
+    struct sweep_request s = {.top = 1, .threads = 1, .sure = b->sure};
     struct sweep_result r;
     struct err none = {0};
     s.basis = (struct sweep_basis){.model = b->q->model,
@@ -131,7 +132,11 @@ static void add_as_is(struct builder *b) {
         const struct plan *p = &b->v->plans.plans[i];
         if (!p->fits || p->reason || !isfinite(p->time.step_s))
             continue;
-        if (w->possible && w->plan.time.tokens_per_s_per_gpu >= p->time.tokens_per_s_per_gpu)
+        bool surer = w->possible && advise_is_tight(w) && p->memory.fits_state == FITS_YES;
+        bool tighter = w->possible && !advise_is_tight(w) && p->memory.fits_state != FITS_YES;
+        bool slower =
+            w->possible && w->plan.time.tokens_per_s_per_gpu >= p->time.tokens_per_s_per_gpu;
+        if (tighter || (slower && !surer)) // a sure fit beats a faster "perhaps"
             continue;
         w->possible = true;
         w->plan = *p;
@@ -239,6 +244,23 @@ static bool find_gib_worth(struct builder *b, const struct advise_way *here, str
         return false;
     double tokens = (double)b->global_batch * (double)here->plan.recipe.seq;
     b->v->gib_worth_s = (tokens / here->tokens_per_s - tokens / w.tokens_per_s) / more_gib;
+    return true;
+}
+
+bool advise_is_tight(const struct advise_way *w) {
+    return w->possible && w->plan.memory.fits_state == FITS_TIGHT;
+}
+
+bool advise_safe(const struct advise_request *q, const struct advise_way *best, struct arena *a,
+                 struct advise_way *safe, struct err *e) {
+    static const uint64_t none[] = {0}, any[] = {1, 2, 3, 4, 5};
+    struct builder b = {.q = q, .a = a, .global_batch = fixed_batch(q), .sure = true};
+    struct advise_way w = *best;
+    w.possible = false;
+    if (advise_is_tight(best) &&
+        (!best_by_sweep(&b, &w, none, 1, e) || (!w.possible && !best_by_sweep(&b, &w, any, 5, e))))
+        return false;
+    *safe = w;
     return true;
 }
 

@@ -141,6 +141,8 @@ static void simulate(const struct search *s, uint64_t point, struct arena *a, st
     *out = (struct outcome){.point = point, .simulated = true, .score = -INFINITY};
     if (!evaluate(s, point, PLAN_TIME_IF_FITS, a, &p, &f) || !p.fits || !isfinite(p.time.step_s))
         return;
+    if (s->q->sure && p.memory.fits_state != FITS_YES)
+        return;
     out->fits = true;
     out->step_s = p.time.step_s;
     out->peak_bytes = (double)p.memory.allocated_peak_bytes;

@@ -16,6 +16,7 @@ struct sweep_request {
     enum sweep_objective objective;
     size_t top;
     bool pareto;     // also the front of (step, peak, cost, GPUs)
+    bool sure;       // only plans whose reserved memory, at its upper estimate, fits too
     bool exhaustive; // simulate every feasible point: for checking the pruning
     int threads;     // 0 = all cores
     void (*progress)(void *context, uint64_t done, uint64_t total); // may be NULL

@@ -8,8 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-static void emit_way(cJSON *list, const struct advise_way *w, struct arena *a) {
-    cJSON *o = json_append_object(list);
+static void emit_way(cJSON *o, const struct advise_way *w, struct arena *a) {
     json_add_string(o, "kind", advise_way_names[w->kind]);
     json_add_string(o, "title", w->title);
     json_add_bool(o, "possible", w->possible);
@@ -26,7 +25,11 @@ static void emit_way(cJSON *list, const struct advise_way *w, struct arena *a) {
     json_add_string(o, "price_date", w->cluster.price_date);
     if (!w->possible)
         return;
+    json_add_string(o, "fits_state", fits_state_names[w->plan.memory.fits_state]);
     json_add_u64(o, "allocated_peak_bytes", w->plan.memory.allocated_peak_bytes);
+    json_add_u64(o, "reserved_low_bytes", w->plan.memory.reserved_low_bytes);
+    json_add_u64(o, "reserved_high_bytes", w->plan.memory.reserved_high_bytes);
+    json_add_u64(o, "capacity_bytes", w->plan.memory.capacity_bytes);
     json_add_u64(o, "host_bytes_per_node", w->plan.memory.host_bytes);
     json_add_u64(o, "nvme_bytes_per_node", w->plan.memory.nvme_bytes);
     json_add_string(o, "bound_by", bound_names[w->plan.time.bound_by]);
@@ -108,9 +111,13 @@ cJSON *emit_advise_json(const struct advice *v, const struct advise_request *q, 
     json_add_string(root, "sentence", v->sentence);
     json_add_double(root, "tokens", q->tokens > 0 ? q->tokens : UNITS_GIGA);
     json_add_u64(root, "best_way", v->best_way);
+    if (v->safe.possible)
+        emit_way(json_add_object(root, "safe_way"), &v->safe, a);
+    else
+        json_add_null(root, "safe_way");
     cJSON *list = json_add_array(root, "ways");
     for (size_t i = 0; i < v->way_count; i++)
-        emit_way(list, &v->ways[i], a);
+        emit_way(json_append_object(list), &v->ways[i], a);
     emit_break_evens(root, v);
     emit_curves(root, v, a);
     emit_scaling(root, v);
@@ -143,10 +150,10 @@ static void print_way(const struct advise_way *w, bool best, struct arena *a, FI
     const struct recipe *r = &w->plan.recipe;
     if (isfinite(w->usd_per_billion_tokens))
         snprintf(usd, sizeof usd, "%.0f", w->usd_per_billion_tokens);
-    fprintf(out, "%-36s %4" PRIu64 "x%-4" PRIu64 " %-12s %9s %10.0f %8.2f %8s  %s\n",
+    fprintf(out, "%-36s %4" PRIu64 "x%-4" PRIu64 " %-12s %9s %10.0f %8.2f %8s  %s%s\n",
             plan_title(&w->plan, a), r->micro_batch, r->grad_accum, recompute_names[r->recompute],
             units_format_seconds(step, sizeof step, w->plan.time.step_s), w->tokens_per_s, w->days,
-            usd, bound_names[w->plan.time.bound_by]);
+            usd, bound_names[w->plan.time.bound_by], advise_is_tight(w) ? ", memory tight" : "");
 }
 
 static void print_break_even(const struct break_even *b, FILE *out) {
@@ -222,6 +229,8 @@ void emit_advise_table(const struct advice *v, const struct advise_request *q, s
     fprintf(out, "\n%s\n", v->sentence);
     if (v->recommendation.action_count)
         fprintf(out, "  %s\n", v->recommendation.actions[0]);
+    if (v->safe.possible)
+        fprintf(out, "  %s\n", v->recommendation.actions[1]);
     if (v->precision_hint)
         fprintf(out, "  %s\n", v->precision_hint);
     fputs("\nBandwidth for the recommended plan\n", out);

@@ -191,6 +191,30 @@ class Surface(unittest.TestCase):
         self.assertIn("with --recompute full, ", result["recommendation"]["reason"])
         self.assertIn(f"{max(rates):.0f} tokens/s", result["recommendation"]["reason"])
 
+    def test_a_tight_plan_says_so_and_names_a_safe_one(self):
+        def advise(*args):
+            done = run("advise", *args, "--json", "-", "--quiet")
+            result = json.loads(done.stdout)
+            return result, result["ways"][result["best_way"]]
+        result, best = advise("llama-2-7b", "dgx-a100", "--strategy", "fsdp1")
+        safe = result["safe_way"]
+        self.assertEqual(best["fits_state"], "tight")
+        self.assertGreater(best["reserved_high_bytes"], best["capacity_bytes"])
+        self.assertIn("memory is tight: ", result["sentence"])
+        self.assertEqual(safe["fits_state"], "yes")
+        self.assertLessEqual(safe["reserved_high_bytes"], safe["capacity_bytes"])
+        self.assertLess(safe["tokens_per_s"], best["tokens_per_s"])
+        action = result["recommendation"]["actions"][1]
+        self.assertIn("if it runs out of memory", action)
+        # The options named are the plan meant.
+        again, _ = plan("llama-2-7b", "dgx-a100", *action.split(": ", 1)[1].split())
+        self.assertEqual(again["plans"][0]["memory"]["fits_state"], "yes")
+        self.assertEqual(again["plans"][0]["memory"]["allocated_peak_bytes"], safe["allocated_peak_bytes"])
+        result, best = advise("llama-2-7b", "dgx-a100", "--strategy", "fsdp2")
+        self.assertEqual(best["fits_state"], "yes")
+        self.assertIsNone(result["safe_way"])
+        self.assertNotIn("tight", result["sentence"])
+
     def test_precision_hint(self):
         result = json.loads(run("advise", "llama-2-7b", "8xV100-32GB", "--json", "-", "--quiet").stdout)
         self.assertTrue(any(text.startswith("--precision fp16-mixed") for text in result["recommendation"]["actions"]))
