@@ -313,6 +313,44 @@ bool opt_parse(const struct opt_command *c, int argc, char **argv, void *target,
     return true;
 }
 
+static const struct opt *option_of(const struct opt_command *c, const char *word) {
+    const struct opt *all[OPT_MAX];
+    size_t count = opt_collect(c, all);
+    bool is_long = strncmp(word, "--", 2) == 0;
+    size_t length = is_long ? strcspn(word + 2, "=") : 0;
+    for (size_t i = 0; i < count && word[0] == '-' && word[1] != '\0'; i++)
+        if (is_long ? strlen(all[i]->name) == length && strncmp(all[i]->name, word + 2, length) == 0
+                    : all[i]->letter == word[1])
+            return all[i];
+    return NULL;
+}
+
+// Some part between commas and behind an equals sign is digits and a k.
+static bool has_thousands(const char *text) {
+    for (const char *p = text; *p; p += strcspn(p, ",="), p += *p != '\0') {
+        size_t digits = strspn(p, "0123456789.");
+        if (digits > 0 && (p[digits] == 'k' || p[digits] == 'K') &&
+            strchr(",=", p[digits + 1]) != NULL)
+            return true;
+    }
+    return false;
+}
+
+int opt_loose_count(const struct opt_command *c, int argc, char *const *argv, int from) {
+    for (int i = from; i < argc; i++) {
+        const struct opt *here = option_of(c, argv[i]), *before = NULL;
+        bool own = here && (strchr(argv[i], '=') || (argv[i][1] != '-' && argv[i][2]));
+        if (!here && i > 0)
+            before = option_of(c, argv[i - 1]);
+        const struct opt *o = own ? here : before;
+        const char *text =
+            own ? argv[i] + (argv[i][1] == '-' ? strcspn(argv[i], "=") : 2) : argv[i];
+        if (o && (o->type == OPT_COUNT || o->type == OPT_TEXTS) && has_thousands(text))
+            return i;
+    }
+    return argc;
+}
+
 static const char *quoted(const char *word, struct arena *a) {
     const char *text = "'", *tick;
     if (word[0] != '\0' && strpbrk(word, " \t\n'\"\\$`*?[](){}<>|&;!#~") == NULL)

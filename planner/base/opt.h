@@ -57,6 +57,10 @@ struct opt_command {
 // Unknown option: ERR_USAGE with the nearest name. `--help` sets *help and stops.
 bool opt_parse(const struct opt_command *c, int argc, char **argv, void *target, struct arena *a,
                struct opt_texts *rest, bool *help, struct err *e);
+// A count whose thousands may have been meant as 1024, such as 4k: the word of argv at or after
+// `from` that gives it; argc if there is none. A sequence of 4k tokens is 4096 to many, and counts
+// are decimal here.
+int opt_loose_count(const struct opt_command *c, int argc, char *const *argv, int from);
 // Set one option by its long name from text (for --set and recipe files).
 bool opt_set(const struct opt_command *c, void *target, const char *name, const char *value,
              struct arena *a, struct err *e);

@@ -74,9 +74,9 @@ static const struct unit second_units[] = {
 };
 
 static const struct unit count_units[] = {
-    {"", 1},           {"k", UNITS_KILO}, {"K", UNITS_KILO}, {"m", UNITS_MEGA},
-    {"M", UNITS_MEGA}, {"b", UNITS_GIGA}, {"B", UNITS_GIGA}, {"G", UNITS_GIGA},
-    {"t", UNITS_TERA}, {"T", UNITS_TERA}, {NULL, 0},
+    {"", 1},           {"k", UNITS_KILO}, {"K", UNITS_KILO}, {"m", UNITS_MEGA}, {"M", UNITS_MEGA},
+    {"b", UNITS_GIGA}, {"B", UNITS_GIGA}, {"G", UNITS_GIGA}, {"t", UNITS_TERA}, {"T", UNITS_TERA},
+    {"Ki", UNITS_KIB}, {"Mi", UNITS_MIB}, {"Gi", UNITS_GIB}, {NULL, 0},
 };
 
 // A plain decimal number (no hex, infinity or NaN) at the start of s; NULL when there is none.

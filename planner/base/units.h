@@ -25,7 +25,8 @@
 bool units_parse_bytes(const char *s, uint64_t *out_bytes, struct err *e);    // 64MiB, 5e8, 1.5GB
 bool units_parse_rate(const char *s, double *out_bytes_per_s, struct err *e); // 400Gb/s, 25GB/s
 bool units_parse_seconds(const char *s, double *out_s, struct err *e);        // 2.5us, 10ms, 3s
-bool units_parse_count(const char *s, uint64_t *out, struct err *e);          // 7B, 1e9, 4096, 2M
+// 7B, 1e9, 4096, 2M (decimal), 4Ki
+bool units_parse_count(const char *s, uint64_t *out, struct err *e);
 bool units_parse_double(const char *s, double *out, struct err *e);
 
 // Formatters write into buf (at least 32 bytes) and return it. <= 5 significant digits.

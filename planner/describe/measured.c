@@ -1,72 +1,170 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "describe/measured.h"
 
-#include "base/json.h"
+#include "base/json_stream.h"
 #include "describe/catalog.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
-static bool read_text(struct json_node o, const char *key, struct arena *a, const char **out,
-                      struct err *e) {
-    const char *text = NULL;
-    if (!json_get_string(o, key, true, &text, e))
+// A run's fields. The file is read token by token: a plan asks for one run of it.
+enum field_type { FIELD_TEXT, FIELD_NUMBER, FIELD_WHOLE, FIELD_SWITCH };
+#define AT(type, name, member)                                                                     \
+    { name, type, offsetof(struct measured_run, member) }
+static const struct field {
+    const char *name;
+    enum field_type type;
+    size_t offset;
+} fields[] = {
+    AT(FIELD_TEXT, "id", id),
+    AT(FIELD_TEXT, "source", source),
+    AT(FIELD_TEXT, "gpu", key.gpu),
+    AT(FIELD_TEXT, "sm", key.sm),
+    AT(FIELD_TEXT, "framework", key.framework),
+    AT(FIELD_TEXT, "strategy", key.strategy),
+    AT(FIELD_NUMBER, "parameters", key.parameters),
+    AT(FIELD_WHOLE, "gpus", key.gpus),
+    AT(FIELD_NUMBER, "tokens_per_gpu", key.tokens_per_gpu),
+    AT(FIELD_SWITCH, "offload", key.offload),
+    AT(FIELD_SWITCH, "fp8", key.fp8),
+    AT(FIELD_NUMBER, "measured_s", measured_s),
+    AT(FIELD_NUMBER, "predicted_s", predicted_s),
+};
+#define FIELDS (sizeof fields / sizeof *fields)
+
+struct reader {
+    struct json_stream *s;
+    struct arena *a;
+    const struct measured_run *before; // whose texts are taken where they are the same, or NULL
+};
+
+// Runs of one table follow one another, so most texts are the last run's.
+static const char *keep(struct reader *r, const char *text, size_t offset) {
+    const char *last = r->before ? *(const char *const *)((const char *)r->before + offset) : NULL;
+    return last && strcmp(last, text) == 0 ? last : arena_strdup(r->a, text);
+}
+
+static bool read_field(struct reader *r, const struct field *f, struct measured_run *run,
+                       struct err *e) {
+    static const char *const wanted[] = {"a string", "a number above 0", "a whole number above 0",
+                                         "true or false"};
+    void *at = (char *)run + f->offset;
+    enum json_token t;
+    bool ok = false;
+    if (!json_stream_next(r->s, &t, e))
         return false;
-    *out = arena_strdup(a, text);
+    switch (f->type) {
+    case FIELD_TEXT:
+        ok = t == JSON_TOKEN_STRING;
+        if (ok)
+            *(const char **)at = keep(r, json_stream_text(r->s), f->offset);
+        break;
+    case FIELD_NUMBER:
+        ok = t == JSON_TOKEN_NUMBER && json_stream_number(r->s) > 0;
+        if (ok)
+            *(double *)at = json_stream_number(r->s);
+        break;
+    case FIELD_WHOLE:
+        ok = t == JSON_TOKEN_NUMBER && json_stream_u64(r->s, at) && *(uint64_t *)at > 0;
+        break;
+    case FIELD_SWITCH:
+        ok = t == JSON_TOKEN_TRUE || t == JSON_TOKEN_FALSE;
+        *(bool *)at = t == JSON_TOKEN_TRUE;
+        break;
+    }
+    return ok || json_stream_fail(r->s, e, "%s: expected %s", f->name, wanted[f->type]);
+}
+
+// After its opening brace.
+static bool read_run(struct reader *r, struct measured_run *run, struct err *e) {
+    unsigned seen = 0;
+    size_t next = 0; // files have the fields in this order
+    enum json_token t;
+    for (;;) {
+        if (!json_stream_next(r->s, &t, e))
+            return false;
+        if (t == JSON_TOKEN_OBJECT_END)
+            break;
+        const char *name = json_stream_text(r->s);
+        size_t i = next;
+        for (size_t k = 0; k < FIELDS && strcmp(fields[i % FIELDS].name, name) != 0; k++)
+            i++;
+        i %= FIELDS;
+        if (strcmp(fields[i].name, name) != 0)
+            return json_stream_fail(r->s, e, "'%s' is no field of a run", name);
+        if (seen & 1U << i)
+            return json_stream_fail(r->s, e, "'%s' is given twice", name);
+        if (!read_field(r, &fields[i], run, e))
+            return false;
+        seen |= 1U << i;
+        next = i + 1;
+    }
+    for (size_t i = 0; i < FIELDS; i++)
+        if (!(seen & 1U << i))
+            return json_stream_fail(r->s, e, "'%s' is missing", fields[i].name);
     return true;
 }
 
-static bool read_run(struct json_node o, struct arena *a, struct measured_run *r, struct err *e) {
-    static const char *const keys[] = {
-        "id",   "source",         "gpu",     "sm",  "framework",  "strategy",   "parameters",
-        "gpus", "tokens_per_gpu", "offload", "fp8", "measured_s", "predicted_s"};
-    struct measured_key *k = &r->key;
-    if (!json_check_keys(o, keys, sizeof keys / sizeof *keys, e) ||
-        !read_text(o, "id", a, &r->id, e) || !read_text(o, "source", a, &r->source, e) ||
-        !read_text(o, "gpu", a, &k->gpu, e) || !read_text(o, "sm", a, &k->sm, e) ||
-        !read_text(o, "framework", a, &k->framework, e) ||
-        !read_text(o, "strategy", a, &k->strategy, e) ||
-        !json_get_double(o, "parameters", true, &k->parameters, e) ||
-        !json_get_u64(o, "gpus", true, &k->gpus, e) ||
-        !json_get_double(o, "tokens_per_gpu", true, &k->tokens_per_gpu, e) ||
-        !json_get_bool(o, "offload", true, &k->offload, e) ||
-        !json_get_bool(o, "fp8", true, &k->fp8, e) ||
-        !json_get_double(o, "measured_s", true, &r->measured_s, e) ||
-        !json_get_double(o, "predicted_s", true, &r->predicted_s, e))
+static bool read_runs(struct reader *r, struct measured_table *out, struct err *e) {
+    size_t capacity = 0;
+    enum json_token t;
+    for (;;) {
+        if (!json_stream_next(r->s, &t, e))
+            return false;
+        if (t == JSON_TOKEN_ARRAY_END)
+            return true;
+        if (t != JSON_TOKEN_OBJECT)
+            return json_stream_fail(r->s, e, "expected a run");
+        if (out->count == capacity) {
+            capacity = capacity ? 2 * capacity : 128;
+            struct measured_run *more = arena_array(r->a, capacity, sizeof *more);
+            if (out->count)
+                memcpy(more, out->runs, out->count * sizeof *more);
+            out->runs = more;
+        }
+        r->before = out->count ? &out->runs[out->count - 1] : NULL;
+        if (!read_run(r, &out->runs[out->count], e))
+            return false;
+        out->count++;
+    }
+}
+
+static bool read_table(struct reader *r, struct measured_table *out, struct err *e) {
+    bool found = false;
+    enum json_token t;
+    if (!json_stream_next(r->s, &t, e))
         return false;
-    if (!(k->parameters > 0) || !(k->tokens_per_gpu > 0) || k->gpus == 0 || !(r->measured_s > 0) ||
-        !(r->predicted_s > 0))
-        return json_fail(o, e, "figures of a run must be above 0");
-    return true;
+    bool object = t == JSON_TOKEN_OBJECT;
+    while (object) {
+        if (!json_stream_next(r->s, &t, e))
+            return false;
+        if (t == JSON_TOKEN_OBJECT_END)
+            break;
+        bool runs = strcmp(json_stream_text(r->s), "runs") == 0 && !found;
+        if (!json_stream_next(r->s, &t, e))
+            return false;
+        found = found || (runs && t == JSON_TOKEN_ARRAY);
+        if (runs && t == JSON_TOKEN_ARRAY ? !read_runs(r, out, e) : !json_stream_skip(r->s, t, e))
+            return false;
+    }
+    if (!found)
+        return json_stream_fail(r->s, e, "expected an object with runs[]");
+    return json_stream_next(r->s, &t, e); // nothing after it
 }
 
 bool measured_load(struct arena *a, struct measured_table *out, struct err *e) {
     const char *path = arena_printf(a, "%s/measured/table.json", catalog_dir());
-    struct json_node runs;
     struct measured_table t = {0};
     *out = t;
     if (access(path, R_OK) != 0)
         return true;
-    struct json_doc *doc = json_read_file(path, e);
-    if (doc == NULL)
-        return false;
-    bool ok = json_is_object(json_root(doc)) && json_find(json_root(doc), "runs", &runs) &&
-              json_is_array(runs);
-    if (!ok) {
-        json_fail(json_root(doc), e, "expected an object with runs[]");
-        goto fail;
-    }
-    t.count = json_size(runs);
-    t.runs = arena_array(a, t.count + 1, sizeof *t.runs);
-    size_t i = 0;
-    for (const cJSON *c = runs.item->child; ok && c; c = c->next, i++)
-        ok = read_run((struct json_node){doc, c, arena_printf(a, "$.runs[%zu]", i)}, a, &t.runs[i],
-                      e);
+    struct reader r = {.s = json_stream_open(path, e), .a = a};
+    bool ok = r.s != NULL && read_table(&r, &t, e);
     if (ok)
         *out = t;
-fail:
-    json_destroy(doc);
+    json_stream_close(r.s);
     return ok;
 }
 

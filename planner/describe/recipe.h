@@ -212,6 +212,8 @@ struct recipe_adapters {
 };
 struct recipe_adapters recipe_adapters(const struct recipe *r, const struct model *m,
                                        uint64_t numel);
+// Every name of lora_targets stands for some linear layer of a block.
+bool recipe_check_targets(const struct recipe *r, const struct model *m, struct err *e);
 // LoRA puts adapters beside this tensor of a block.
 bool recipe_adapts(const struct recipe *r, const struct tensor *t);
 uint64_t recipe_frozen(const struct recipe *r, const struct model *m);

@@ -36,6 +36,20 @@
 const struct opt model_output_options[] = {OUTPUT_OPTIONS(struct model_request, output.)};
 const struct opt output_options_at_zero[] = {OUTPUT_OPTIONS(struct output_request, )};
 
+static bool is_quiet(int argc, char *const *argv) {
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--quiet") == 0 || strcmp(argv[i], "-q") == 0)
+            return true;
+    return false;
+}
+
+static void warn_of_thousands(const struct opt_command *c, int argc, char *const *argv) {
+    int i = opt_loose_count(c, argc, argv, 1);
+    for (; i < argc && !is_quiet(argc, argv); i = opt_loose_count(c, argc, argv, i + 1))
+        fprintf(stderr, "shardplan: warning: %s%s%s: k is 1000 in a count; for 1024 write Ki\n",
+                argv[i][0] == '-' ? "" : argv[i - 1], argv[i][0] == '-' ? "" : " ", argv[i]);
+}
+
 bool cli_parse(struct cli *cli, const struct opt_command *c, int argc, char **argv, void *target) {
     bool help = false;
     if (!opt_parse(c, argc, argv, target, cli->arena, &cli->rest, &help, &cli->err)) {
@@ -47,6 +61,7 @@ bool cli_parse(struct cli *cli, const struct opt_command *c, int argc, char **ar
         cli->status = EXIT_YES;
         return false;
     }
+    warn_of_thousands(c, argc, argv);
     return true;
 }
 

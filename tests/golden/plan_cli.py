@@ -215,6 +215,14 @@ class Surface(unittest.TestCase):
         self.assertIsNone(result["safe_way"])
         self.assertNotIn("tight", result["sentence"])
 
+    def test_a_count_in_k_is_decimal_and_says_so(self):
+        for words, value in ((("--seq", "4k"), 4000), (("--seq=4K",), 4000), (("--seq", "4Ki"), 4096),
+                             (("--set", "recipe.seq=2k"), 2000)):
+            done = run("plan", "llama-2-7b", "dgx-a100", "--strategy", "zero3", *words, "--json", "-")
+            result = json.loads(done.stdout)
+            self.assertEqual(result["plans"][0]["recipe"]["seq"], value)
+            self.assertEqual("k is 1000 in a count; for 1024 write Ki" in done.stderr, value != 4096, done.stderr)
+
     def test_precision_hint(self):
         result = json.loads(run("advise", "llama-2-7b", "8xV100-32GB", "--json", "-", "--quiet").stdout)
         self.assertTrue(any(text.startswith("--precision fp16-mixed") for text in result["recommendation"]["actions"]))

@@ -10,7 +10,11 @@
 #include "describe/measured.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const struct measured_key base = {.gpu = "h100-sxm5-80gb",
                                          .sm = "sm_90",
@@ -99,9 +103,79 @@ static void the_table_that_ships(void **state) {
     arena_destroy(a);
 }
 
+// A catalog whose table holds this text.
+static bool load(const char *text, struct arena *a, struct measured_table *t, struct err *e) {
+    char folder[] = "/tmp/measured-XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    char *inner = arena_printf(a, "%s/measured", folder), *path;
+    path = arena_printf(a, "%s/table.json", inner);
+    assert_int_equal(mkdir(inner, 0700), 0);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+    const char *before = getenv("SHARDPLAN_CATALOG");
+    char *saved = before ? arena_strdup(a, before) : NULL;
+    setenv("SHARDPLAN_CATALOG", folder, 1);
+    bool ok = measured_load(a, t, e);
+    if (saved)
+        setenv("SHARDPLAN_CATALOG", saved, 1);
+    else
+        unsetenv("SHARDPLAN_CATALOG");
+    unlink(path);
+    rmdir(inner);
+    rmdir(folder);
+    return ok;
+}
+
+#define RUN(more)                                                                                  \
+    "{\"id\": \"x\", \"source\": \"s\", \"gpu\": \"g\", \"sm\": \"sm_90\", \"framework\": "        \
+    "\"fsdp2\", "                                                                                  \
+    "\"strategy\": \"fsdp2\", \"parameters\": 1e9, \"gpus\": 8, \"tokens_per_gpu\": 4096, "        \
+    "\"offload\": false, \"fp8\": true, \"measured_s\": 1.5, \"predicted_s\": 1.25" more "}"
+#define TABLE(runs) "{\"schema\": \"shardplan.measured/1\", \"runs\": [" runs "]}"
+
+static void a_table_is_read_strictly(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *says;
+    } rows[] = {
+        {TABLE(RUN(", \"colour\": 1")), "'colour' is no field of a run"},
+        {TABLE(RUN(", \"gpus\": 8")), "'gpus' is given twice"},
+        {TABLE("{\"id\": \"x\"}"), "'source' is missing"},
+        {TABLE("{\"id\": 1}"), "id: expected a string"},
+        {TABLE("{\"gpus\": 1.5}"), "gpus: expected a whole number above 0"},
+        {TABLE("{\"measured_s\": 0}"), "measured_s: expected a number above 0"},
+        {TABLE("{\"fp8\": null}"), "fp8: expected true or false"},
+        {TABLE("3"), "expected a run"},
+        {"{\"runs\": {}}", "expected an object with runs[]"},
+        {"[]", "expected an object with runs[]"},
+        {TABLE(RUN("")) "x", "table.json:1: "},
+        {"{\"runs\": [", "table.json:1: "},
+    };
+    struct arena *a = arena_create();
+    struct measured_table t;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct err e = {0};
+        if (load(rows[i].text, a, &t, &e))
+            fail_msg("%s is read", rows[i].text);
+        if (!strstr(e.text, rows[i].says))
+            fail_msg("%s: %s", rows[i].text, e.text);
+        assert_int_equal(t.count, 0);
+    }
+    struct err e = {0};
+    assert_true(load(TABLE(RUN("") ", " RUN("")), a, &t, &e));
+    assert_int_equal(t.count, 2);
+    assert_string_equal(t.runs[1].source, "s");
+    assert_true(t.runs[1].key.fp8 && !t.runs[1].key.offload && t.runs[1].key.gpus == 8);
+    assert_true(t.runs[1].measured_s == 1.5 && t.runs[1].predicted_s == 1.25);
+    arena_destroy(a);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(distances),
+        cmocka_unit_test(a_table_is_read_strictly),
         cmocka_unit_test(the_same_run_differs_by_nothing),
         cmocka_unit_test(the_table_that_ships),
     };

@@ -66,6 +66,9 @@ static void times_and_counts_are_exact(void **state) {
     assert_true(units_parse_count("1e9", &n, NULL) && n == 1000000000);
     assert_true(units_parse_count("4096", &n, NULL) && n == 4096);
     assert_true(units_parse_count("2M", &n, NULL) && n == 2000000);
+    assert_true(units_parse_count("4k", &n, NULL) && n == 4000);
+    assert_true(units_parse_count("4Ki", &n, NULL) && n == 4096);
+    assert_true(units_parse_count("1Mi", &n, NULL) && n == 1048576);
     double d = 0;
     assert_true(units_parse_double("-1.25", &d, NULL) && d == -1.25);
     assert_true(units_parse_double("0.1", &d, NULL) && d == 0.1);
