@@ -34,7 +34,8 @@ struct opt {
     size_t offset;              // offsetof in the target struct
     const char *argument;       // placeholder in help: "N", "BYTES"
     double min, max;            // inclusive; both 0 = unlimited
-    const char *const *choices; // OPT_CHOICE: NULL-terminated names
+    const char *const *choices; // OPT_CHOICE: NULL-terminated names; OPT_TEXTS: what completion
+                                // offers, unchecked
     const char *fallback;       // default as text, set before argv is read; NULL = none
     const char *help;           // one sentence
     const char *group;          // heading in help; NULL = "Options"

@@ -11,6 +11,24 @@
 #include <string.h>
 #include <strings.h>
 
+// What completion offers; fsdp2-reshard= takes a number of GPUs behind it.
+static const char *const strategy_words[] = {"all",
+                                             "ddp",
+                                             "zero1",
+                                             "zero2",
+                                             "zero3",
+                                             "fsdp1",
+                                             "fsdp2",
+                                             "hsdp",
+                                             "fsdp1-grad-op",
+                                             "fsdp1-noshard",
+                                             "fsdp1-hybrid",
+                                             "fsdp1-hybrid-zero2",
+                                             "fsdp2-noreshard",
+                                             "fsdp2-reshard=",
+                                             "mics",
+                                             "zero++",
+                                             NULL};
 static const char *const precision_choices[] = {"fp32",     "bf16-pure", "bf16-mixed", "fp16-mixed",
                                                 "amp-bf16", "fp8",       NULL};
 static const char *const optimizer_choices[] = {"adamw",     "adamw-bf16", "adamw8bit", "sgd",
@@ -27,7 +45,7 @@ static const char *const offload_choices[] = {"none", "cpu", "nvme", NULL};
 #define CLUSTER "Cluster"
 
 const struct opt recipe_options[] = {
-    {"strategy", 's', OPT_TEXTS, Q(strategies), "NAME,...", 0, 0, NULL, NULL,
+    {"strategy", 's', OPT_TEXTS, Q(strategies), "NAME,...", 0, 0, strategy_words, NULL,
      "strategies, or all: ddp zero1 zero2 zero3 fsdp1 fsdp2 hsdp; also fsdp1-grad-op fsdp1-noshard "
      "fsdp1-hybrid "
      "fsdp1-hybrid-zero2 fsdp2-noreshard fsdp2-reshard=K mics zero++",

@@ -26,7 +26,7 @@ static const struct opt own_options[] = {
     {.name = NULL},
 };
 static const char *const help[] = {
-    "KIND: deepspeed (JSON), accelerate (YAML), fsdp2 (fully_shard's arguments, JSON) or "
+    "deepspeed (JSON), accelerate (YAML), fsdp2 (fully_shard's arguments, JSON) or "
     "torchtitan "
     "(TOML)",
     "MODEL: a catalog name, a config.json, a folder holding one, or a size such as 7B",
@@ -42,7 +42,7 @@ static const char *const examples[] = {
 const struct opt_command emit_command_options = {
     .name = "emit",
     .summary = "write a recipe as a framework's configuration",
-    .positional = "KIND MODEL CLUSTER",
+    .positional = "deepspeed|accelerate|fsdp2|torchtitan MODEL CLUSTER",
     .positional_help = help,
     .tables = tables,
     .examples = examples,

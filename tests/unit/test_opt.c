@@ -239,8 +239,7 @@ static void every_rendering_knows_every_option(void **state) {
     expect_in(print_man, (const char *const[]){".TH SHARDPLAN 1", "\\-\\-host\\-memory\\fR",
                                                "\\-n\\fR, \\fB\\-\\-nodes", NULL});
     expect_in(print_bash, (const char *const[]){"complete -F _shardplan shardplan",
-                                                "--offload) COMPREPLY=($(compgen -W "
-                                                "\"none cpu nvme\"",
+                                                "--offload) _shardplan_words \"none cpu nvme\"",
                                                 "--host-memory", NULL});
     expect_in(print_zsh, (const char *const[]){"#compdef shardplan",
                                                "--offload[Where the optimizer lives.]:value:("
