@@ -12,6 +12,8 @@
 // A link this far below what its ends reach elsewhere is named, and an end this far below the
 // median end.
 static const double peer_share = 0.80;
+// A link this far below its data sheet is slow whatever its peers do.
+static const double sheet_share = 0.70;
 // Without the slow rank the others are faster than without anybody else.
 static const double left_out_share = 0.80;
 #define ENDS_MAX 4096
@@ -110,6 +112,68 @@ static double median_end(const double *best, double *scratch) {
     return n >= LEAST_PEERS ? stats_median(scratch, n) : NAN;
 }
 
+// ---- pairs whose link a tool's matrix names -----------------------------------------------------
+
+static const struct topology *matrix(const struct judge *j) {
+    for (size_t i = 0; i < j->q->topology_count; i++)
+        if (j->q->topologies[i].cells && !j->q->topologies[i].p2p)
+            return &j->q->topologies[i];
+    return NULL;
+}
+
+// The link between the two of a result; PATH_UNKNOWN without a matrix, and between nodes.
+static struct topology_cell link_of(const struct judge *j, const struct measure_result *r) {
+    const struct topology *t = matrix(j);
+    uint64_t a, b;
+    if (!t || r->nodes > 1 || !is_pair(r, &a, &b) || a >= t->gpus || b >= t->gpus)
+        return (struct topology_cell){.path = PATH_UNKNOWN};
+    return topology_between(t, a, b);
+}
+
+// Bridges beside slots: what an end reaches over one says nothing about the other.
+static bool mixed(const struct judge *j) {
+    const struct topology *t = matrix(j);
+    for (size_t x = 0; t && x < t->gpus; x++)
+        for (size_t y = x + 1; y < t->gpus; y++)
+            if (topology_between(t, x, y).path != topology_between(t, 0, 1).path)
+                return true;
+    return false;
+}
+
+bool verdict_measured_over(const struct judge *j, enum topology_path path) {
+    for (size_t i = 0; i < j->measured_count; i++)
+        if (usable(j->measured[i].result) && link_of(j, j->measured[i].result).path == path)
+            return true;
+    return false;
+}
+
+// The median pair over the same kind of link; NAN with fewer than three.
+static double median_alike(const struct judge *j, const struct measure_result *r) {
+    double *rates = arena_array(j->a, j->measured_count + 1, sizeof *rates);
+    struct topology_cell cell = link_of(j, r);
+    size_t n = 0;
+    for (size_t i = 0; i < j->measured_count; i++) {
+        const struct measure_result *x = j->measured[i].result;
+        if (usable(x) && like(x, r) && first_of_group(j, i) && link_of(j, x).path == cell.path &&
+            link_of(j, x).links == cell.links)
+            rates[n++] = best_of(j, x);
+    }
+    return n >= LEAST_PEERS ? stats_median(rates, n) : NAN;
+}
+
+// What the data sheet promises a copy over it, one way; NAN: nothing that may judge.
+static double promised(const struct judge *j, const struct measure_result *r) {
+    const struct gpu *g = &j->q->cluster->gpu;
+    struct topology_cell cell = link_of(j, r);
+    struct figure f = cell.path == PATH_NVLINK ? g->nvlink_bytes_per_s : g->pcie_h2d_bytes_per_s;
+    if (strcmp(r->kind, "copy") != 0 || !r->direction || strcmp(r->direction, "p2p") != 0 ||
+        r->concurrent || !figure_is_known(f) || f.provenance == PROVENANCE_ASSUMED)
+        return NAN;
+    if (cell.path == PATH_NVLINK)
+        return g->nvlink_count ? f.value * (double)cell.links / (double)g->nvlink_count : NAN;
+    return cell.path <= PATH_PXB ? f.value : NAN; // else host bridges and sockets decide
+}
+
 static double median_peer(const struct judge *j, const struct measure_result *r) {
     double *rates = arena_array(j->a, j->measured_count + 1, sizeof *rates);
     size_t n = 0;
@@ -138,6 +202,25 @@ static void judge_ends(struct judge *j, const struct measure_result *r, const do
         verdict_decide(j, c, text_swap);
         c->culprit = arena_printf(j->a, "rank %" PRIu64, i);
     }
+}
+
+static void judge_alike(struct judge *j, const struct measure_result *r) {
+    const char *link = topology_cell_text(link_of(j, r), j->a);
+    double peers = median_alike(j, r), sheet = promised(j, r);
+    struct verdict_check *c =
+        verdict_add(j, arena_printf(j->a, "%s between %s over %s", title(j, r), r->group, link));
+    c->measured_bytes_per_s = best_of(j, r);
+    c->model_bytes_per_s = sheet;
+    if (!isfinite(peers) && !isfinite(sheet)) {
+        c->required = false;
+        c->reason = arena_printf(j->a, "fewer than three pairs over %s, and no rate of it", link);
+        c->next_step = "measure every pair";
+        return;
+    }
+    c->limit_bytes_per_s = fmax(peer_share * peers, sheet_share * sheet);
+    verdict_decide(j, c, text_swap);
+    if (c->status == VERDICT_FAIL)
+        c->culprit = arena_printf(j->a, "pair %s", r->group);
 }
 
 static void judge_link(struct judge *j, const struct measure_result *r, const double *best) {
@@ -263,6 +346,10 @@ void verdict_links(struct judge *j) {
         }
         if (!usable(r) || !first_of_group(j, i))
             continue;
+        if (link_of(j, r).path < PATH_UNKNOWN && mixed(j)) {
+            judge_alike(j, r);
+            continue;
+        }
         best_ends(j, r, best);
         if (first_of_kind(j, i))
             judge_ends(j, r, best, median_end(best, scratch));

@@ -30,5 +30,7 @@ const char *verdict_size_text(struct judge *j, uint64_t bytes);
 // Pairs of ranks or devices and all-but-one collectives: who is slow, a link or its end.
 void verdict_links(struct judge *j);
 bool verdict_is_link(const struct measure_result *r); // judged there, not as a collective
+// Whether pairs over this kind of link were measured, with a topology that says which they are.
+bool verdict_measured_over(const struct judge *j, enum topology_path path);
 // What tools say about slots, peers and sockets.
 void verdict_topology(struct judge *j);

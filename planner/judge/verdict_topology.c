@@ -45,6 +45,63 @@ static void check_nvlink(struct judge *j, const struct topology *t, size_t x, si
             "check nvidia-smi nvlink --status for links that are down");
 }
 
+static bool bridges(const struct cluster *c) {
+    return c->intra_fabric == FABRIC_PCIE ||
+           (c->intra_fabric == FABRIC_NVLINK_MESH && c->gpus_per_node == 2);
+}
+
+// All NVLinks of a card in a slot go to the one beside it, over a bridge.
+static void check_bridge(struct judge *j, const struct topology *t, size_t x) {
+    const struct cluster *c = j->q->cluster;
+    size_t bridged = 0, partner = t->gpus;
+    for (size_t i = 0; i < t->gpus; i++)
+        for (size_t k = 0; k < t->gpus; k++)
+            if (i != k && topology_between(t, i, k).path == PATH_NVLINK) {
+                partner = i == x ? k : partner;
+                bridged++;
+                break;
+            }
+    if (!bridged || (partner < x))
+        return; // said of its partner
+    struct verdict_check *k;
+    if (partner == t->gpus) {
+        const char *name = t->devices[x].name;
+        k = verdict_add(j, arena_printf(j->a, "NVLink bridge of %s", name));
+        verdict_fail(k, name,
+                     arena_printf(j->a, "none, and %zu of %zu GPUs have one", bridged, t->gpus),
+                     "reseat the bridge; check nvidia-smi nvlink --status");
+        return;
+    }
+    const char *pair = arena_printf(j->a, "%s,%s", t->devices[x].name, t->devices[partner].name);
+    uint64_t links = topology_between(t, x, partner).links;
+    k = verdict_add(j, arena_printf(j->a, "NVLink bridge between %s", pair));
+    k->status = VERDICT_PASS;
+    if (links < c->gpu.nvlink_count)
+        verdict_fail(
+            k, pair,
+            arena_printf(j->a, "%" PRIu64 " of %" PRIu64 " links", links, c->gpu.nvlink_count),
+            "reseat the bridge; check nvidia-smi nvlink --status for links that are down");
+}
+
+// A matrix states no rates: pairs over slots are judged by what copies between them reach.
+static void say_unjudged(struct judge *j, const struct topology *t) {
+    size_t pairs[PATH_COUNT] = {0};
+    for (size_t x = 0; x < t->gpus; x++)
+        for (size_t y = x + 1; y < t->gpus; y++)
+            pairs[topology_between(t, x, y).path]++;
+    for (int p = PATH_PIX; p < PATH_UNKNOWN; p++) {
+        if (!pairs[p] || verdict_measured_over(j, (enum topology_path)p))
+            continue;
+        struct verdict_check *c =
+            verdict_add(j, arena_printf(j->a, "%zu pair%s over PCIe (%s)", pairs[p],
+                                        pairs[p] > 1 ? "s" : "", topology_path_names[p]));
+        c->required = false;
+        c->reason = "the matrix names their link and no rate; copies between them would judge it";
+        c->next_step = "measure shardplan bench cuda --direction p2p, then accept it with this "
+                       "--topology";
+    }
+}
+
 static void check_peer(struct judge *j, const struct topology *t, size_t x, size_t y) {
     const char *status = t->p2p ? t->p2p[x * t->gpus + y] : NULL;
     if (!status)
@@ -124,8 +181,13 @@ static void judge_one(struct judge *j, const struct topology *t) {
             check_peer(j, t, x, y);
         }
     }
-    if (t->cells && !t->p2p)
+    if (t->cells && !t->p2p) {
+        for (size_t x = 0; bridges(j->q->cluster) && x < t->gpus; x++)
+            check_bridge(j, t, x);
+        if (j->q->cluster->intra_fabric != FABRIC_NVSWITCH)
+            say_unjudged(j, t);
         check_placement(j, t);
+    }
     check_measured_from(j, t);
     if (t->gpus && t->gpus < j->q->cluster->gpus_per_node && t->complete)
         verdict_fail(verdict_add(j, "GPUs of the node"), "node",

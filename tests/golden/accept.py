@@ -240,5 +240,58 @@ class Fit(Case):
         self.assertFalse(os.path.exists(self.path("x.json")))
 
 
+
+class Bridges(Case):
+    """NVIDIA/nccl-tests issue 178: NVLink joins pairs of cards; every other pair has PCIe alone."""
+    MATRIX = os.path.join(os.environ["SHARDPLAN_SOURCE_ROOT"], "tests", "fixtures", "import",
+                          "topo_06_8xA100PCIe_NVLinkBridge_pairs.txt")
+
+    def pairs(self, **slow):
+        for a in range(8):
+            for b in range(a + 1, 8):
+                rate = 250e9 if a // 2 == b // 2 else 20e9 if a // 4 == b // 4 else 16e9
+                rate = slow.get(f"p{a}{b}", rate)
+                yield result("copy", 2**28 / rate, backend="cuda", direction="p2p", group=f"{a},{b}", payload_bytes=2**28)
+
+    def failures(self, results, text=None):
+        with open(self.MATRIX, encoding="utf-8") as f:
+            matrix = f.read()
+        path = self.path("topo.txt")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text(matrix) if text else matrix)
+        verdict, done = self.accept(results, "--topology", path, cluster="8xA100-PCIe")
+        self.assertIsNotNone(verdict, done.stderr)
+        return verdict, [c["culprit"] for c in verdict["checks"] if c["status"] == "FAIL"]
+
+    def test_matrix_alone(self):
+        verdict, failed = self.failures([])
+        self.assertEqual((verdict["verdict"], failed), ("PASS", []))
+        unjudged = [c for c in verdict["checks"] if c["status"] == "NODATA"]
+        self.assertEqual([c["name"] for c in unjudged], ["8 pairs over PCIe (NODE)", "16 pairs over PCIe (SYS)"])
+        self.assertTrue(all("no rate" in c["reason"] and c["next_step"] for c in unjudged))
+
+    def test_a_bridge_that_lost_links(self):
+        _, failed = self.failures([], lambda m: m.replace("NV12", "NV8"))
+        self.assertEqual(failed, [f"GPU{i},GPU{i + 1}" for i in (0, 2, 4, 6)])
+
+    def test_a_bridge_that_is_gone(self):
+        def without(matrix):
+            return "\n".join(line.replace("NV12", "NODE") if line.startswith(("GPU6", "GPU7")) else line
+                             for line in matrix.split("\n"))
+        _, failed = self.failures([], without)
+        self.assertEqual(failed, ["GPU6", "GPU7"])
+
+    def test_measured_pairs_by_their_link(self):
+        verdict, failed = self.failures(self.pairs())
+        self.assertEqual((verdict["verdict"], failed), ("PASS", []))
+        self.assertFalse([c for c in verdict["checks"] if c["status"] == "NODATA"])
+        _, failed = self.failures(self.pairs(p23=20e9))  # as fast as a slot: the bridge carries nothing
+        self.assertEqual(failed, ["pair 2,3"])
+        _, failed = self.failures(self.pairs(p02=10e9))
+        self.assertEqual(failed, ["pair 0,2"])
+        _, failed = self.failures(self.pairs(p01=150e9, p23=150e9, p45=150e9, p67=150e9))  # all alike, none as sold
+        self.assertEqual(failed, ["pair 0,1", "pair 2,3", "pair 4,5", "pair 6,7"])
+
+
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1], verbosity=1)
