@@ -10,6 +10,7 @@
 #include "bench/clock.h"
 #include "bench/groups.h"
 #include "bench/inventory.h"
+#include "bench/pieces.h"
 #include "bench/ranks.h"
 #include "bench/ring.h"
 #include "bench/slice.h"
@@ -225,10 +226,14 @@ static void run_library(struct mpi_state *s) {
     }
 }
 
+static bool is_ring(const struct mpi_state *s) {
+    return s->point->algorithm != NULL && strcmp(s->point->algorithm, "ring") == 0;
+}
+
 static bool one(void *context, struct err *e) {
     struct mpi_state *s = context;
     (void)e;
-    bool ring = s->point->algorithm != NULL && strcmp(s->point->algorithm, "ring") == 0;
+    bool ring = is_ring(s);
     if (is_pair(s))
         ring_shift(&s->ring, s->send, s->receive);
     else if (ring && s->point->collective <= COLLECTIVE_ALL_REDUCE)
@@ -268,62 +273,27 @@ static bool mpi_sample(void *state, size_t count, double *samples_s, struct err 
     return ok;
 }
 
-// The index of the element of rank `rank`'s array that chunk `chunk` starts with.
-static uint64_t chunk_at(const struct mpi_state *s, int chunk) {
-    return (uint64_t)chunk * s->ring.chunk;
+// Where the result lies: MPI leaves an in-place reduce-scatter at the start of the array, the ring
+// in its own chunk; a broadcast has one buffer.
+static const char *result_of(const struct mpi_state *s) {
+    if (s->point->collective == COLLECTIVE_BROADCAST)
+        return s->send;
+    if (s->point->collective == COLLECTIVE_REDUCE_SCATTER && s->point->in_place && is_ring(s))
+        return s->send + (size_t)s->ring.rank * s->bytes;
+    return s->receive;
 }
 
-static void fill(struct mpi_state *s, const struct pattern *mine) {
-    uint64_t all = (uint64_t)s->ring.count * s->ring.chunk;
-    switch (s->point->collective) {
-    case COLLECTIVE_ALL_GATHER:
-        pattern_fill(mine, s->point->in_place ? s->send + (size_t)s->ring.rank * s->bytes : s->send,
-                     chunk_at(s, s->ring.rank), s->ring.chunk);
-        break;
-    case COLLECTIVE_BROADCAST:
-    case COLLECTIVE_SEND_RECV:
-        pattern_fill(mine, s->send, 0, s->ring.chunk);
-        break;
-    default:
-        pattern_fill(mine, s->send, 0, all);
-    }
-}
-
-static uint64_t wrong_in_chunks(const struct mpi_state *s, struct pattern p, bool transposed) {
+static uint64_t count_wrong(const struct mpi_state *s, const struct pieces_place *place,
+                            struct pattern p) {
     uint64_t wrong = 0;
-    for (int q = 0; q < s->ring.count; q++) {
-        p.rank = s->members[q];
-        wrong += pattern_wrong(&p, s->receive + (size_t)q * s->bytes,
-                               chunk_at(s, transposed ? s->ring.rank : q), s->ring.chunk);
+    struct piece piece;
+    for (uint32_t i = 0; pieces_received(place, i, &piece); i++) {
+        const char *at = result_of(s) + piece.at * s->bytes;
+        p.rank = piece.owner;
+        wrong += piece.summed ? pattern_wrong_sum(&p, s->members, at, piece.first, piece.count)
+                              : pattern_wrong(&p, at, piece.first, piece.count);
     }
     return wrong;
-}
-
-static uint64_t count_wrong(const struct mpi_state *s, struct pattern p) {
-    int rank = s->ring.rank, n = s->ring.count;
-    bool ring = s->point->algorithm != NULL && strcmp(s->point->algorithm, "ring") == 0;
-    switch (s->point->collective) {
-    case COLLECTIVE_ALL_GATHER:
-        return wrong_in_chunks(s, p, false);
-    case COLLECTIVE_ALL_TO_ALL:
-        return wrong_in_chunks(s, p, true);
-    case COLLECTIVE_REDUCE_SCATTER:
-        p.ranks = (uint32_t)n;
-        // MPI puts an in-place result at the start of the array, the ring at its own chunk.
-        return pattern_wrong_sum(&p, s->members,
-                                 s->point->in_place && ring ? s->send + (size_t)rank * s->bytes
-                                                            : s->receive,
-                                 chunk_at(s, rank), s->ring.chunk);
-    case COLLECTIVE_ALL_REDUCE:
-        p.ranks = (uint32_t)n;
-        return pattern_wrong_sum(&p, s->members, s->receive, 0, (uint64_t)n * s->ring.chunk);
-    case COLLECTIVE_BROADCAST:
-        p.rank = s->members[0];
-        return pattern_wrong(&p, s->send, 0, s->ring.chunk);
-    default:
-        p.rank = s->members[(rank + n - 1) % n];
-        return pattern_wrong(&p, s->receive, 0, s->ring.chunk);
-    }
 }
 
 static bool mpi_verify(void *state, uint64_t seed, uint64_t *wrong, struct err *e) {
@@ -331,14 +301,20 @@ static bool mpi_verify(void *state, uint64_t seed, uint64_t *wrong, struct err *
     *wrong = 0;
     if (s->comm == MPI_COMM_NULL)
         return true;
-    struct pattern p = {
-        .type = s->type, .seed = seed, .rank = s->world_rank, .ranks = (uint32_t)s->ring.count};
+    struct pieces_place place = {.collective = s->point->collective,
+                                 .rank = (uint32_t)s->ring.rank,
+                                 .size = (uint32_t)s->ring.count,
+                                 .members = s->members,
+                                 .chunk = s->ring.chunk,
+                                 .in_place = s->point->in_place};
+    struct piece sent = pieces_sent(&place);
+    struct pattern p = {.type = s->type, .seed = seed, .rank = s->world_rank, .ranks = place.size};
     if (!s->point->in_place)
         memset(s->receive, 0xFF, s->bytes);
-    fill(s, &p);
+    pattern_fill(&p, s->send + sent.at * s->bytes, sent.first, sent.count);
     if (!one(s, e))
         return false;
-    *wrong = count_wrong(s, p);
+    *wrong = count_wrong(s, &place, p);
     return true;
 }
 

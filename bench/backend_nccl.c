@@ -12,6 +12,7 @@
 #include "bench/groups.h"
 #include "bench/nccl_comms.h"
 #include "bench/nccl_log.h"
+#include "bench/pieces.h"
 #include "bench/wire.h"
 
 #define PCI_ID_BYTES 32
@@ -386,27 +387,45 @@ static bool nccl_sample(void *state, size_t count, double *samples_s, struct err
     return true;
 }
 
-static struct gpu_contents contents(const struct nccl_state *s, size_t i, uint64_t seed) {
+// A pair exchanges over everybody's communicator, but is alone with its contents.
+static struct pieces_place place_of(struct nccl_state *s, size_t i) {
+    const struct nccl_member *m = &s->comms.members[i];
+    struct pieces_place p = {.collective = s->point->collective,
+                             .rank = (uint32_t)m->rank,
+                             .size = (uint32_t)m->size,
+                             .members = s->list,
+                             .chunk = s->chunk,
+                             .in_place = s->point->in_place};
+    group_size(s, i); // fills the list
+    if (!s->point->paired)
+        return p;
+    s->list[0] = (uint32_t)s->point->first;
+    s->list[1] = (uint32_t)s->point->second;
+    p.rank = m->number == s->point->second;
+    p.size = 2;
+    return p;
+}
+
+static struct gpu_contents contents(const struct nccl_state *s, size_t i, uint64_t seed,
+                                    const struct piece *piece, uint32_t size) {
     return (struct gpu_contents){
-        .pattern = {.type = s->type,
-                    .seed = seed,
-                    .rank = (uint32_t)s->comms.members[i].number,
-                    .ranks = (uint32_t)(s->point->paired ? 2 : s->comms.members[i].size)},
-        .count = s->chunk,
+        .pattern = {.type = s->type, .seed = seed, .rank = piece->owner, .ranks = size},
+        .members = piece->summed ? s->list : NULL,
+        .first = piece->first,
+        .count = piece->count,
         .stream = s->lanes[i].stream,
         .patience = s->comms.patience,
     };
 }
 
 static bool fill(struct nccl_state *s, size_t i, uint64_t seed, struct err *e) {
-    struct gpu_contents c = contents(s, i, seed);
+    struct pieces_place place = place_of(s, i);
+    struct piece sent = pieces_sent(&place);
+    struct gpu_contents c = contents(s, i, seed, &sent, place.size);
     uint64_t send, receive;
     shares(s->point->collective, group_size(s, i), &send, &receive);
     cudaSetDevice(s->comms.members[i].device);
-    c.at = s->buffers[i].send;
-    c.count = send * s->chunk;
-    if (s->point->collective == COLLECTIVE_ALL_GATHER)
-        c.first = (uint64_t)s->comms.members[i].rank * s->chunk;
+    c.at = s->buffers[i].send; // of an array in place it is this member's part already
     if (!s->point->in_place &&
         !gpu_lane_ok(cudaMemsetAsync(s->buffers[i].receive, 0xFF,
                                      receive * s->chunk * pattern_bytes(s->type), c.stream),
@@ -415,58 +434,18 @@ static bool fill(struct nccl_state *s, size_t i, uint64_t seed, struct err *e) {
     return gpu_contents_fill(&c, e);
 }
 
-// Chunk q must be a part of member q's array: its own part (gather), or the part for this rank.
-static bool wrong_in_chunks(struct nccl_state *s, size_t i, struct gpu_contents c, uint64_t *wrong,
-                            struct err *e) {
-    const struct nccl_member *m = &s->comms.members[i];
-    bool transposed = s->point->collective == COLLECTIVE_ALL_TO_ALL;
-    for (int q = 0; q < m->size; q++) {
-        c.pattern.rank = s->list[q];
-        c.at = s->buffers[i].receive + (size_t)q * s->chunk * pattern_bytes(s->type);
-        c.first = (uint64_t)(transposed ? m->rank : q) * s->chunk;
+static bool count_wrong(struct nccl_state *s, size_t i, uint64_t seed, uint64_t *wrong,
+                        struct err *e) {
+    struct pieces_place place = place_of(s, i);
+    struct piece piece;
+    cudaSetDevice(s->comms.members[i].device);
+    for (uint32_t k = 0; pieces_received(&place, k, &piece); k++) {
+        struct gpu_contents c = contents(s, i, seed, &piece, place.size);
+        c.at = s->buffers[i].receive + piece.at * s->chunk * pattern_bytes(s->type);
         if (!gpu_contents_wrong(&c, wrong, e))
             return false;
     }
     return true;
-}
-
-static uint64_t sender_to(const struct nccl_state *s, const struct nccl_member *m) {
-    if (s->point->paired)
-        return m->number == s->point->first ? s->point->second : s->point->first;
-    return s->list[(m->rank + m->size - 1) % m->size];
-}
-
-static bool count_wrong(struct nccl_state *s, size_t i, uint64_t seed, uint64_t *wrong,
-                        struct err *e) {
-    struct gpu_contents c = contents(s, i, seed);
-    const struct nccl_member *m = &s->comms.members[i];
-    group_size(s, i); // fills the list
-    cudaSetDevice(m->device);
-    c.at = s->buffers[i].receive;
-    switch (s->point->collective) {
-    case COLLECTIVE_ALL_GATHER:
-    case COLLECTIVE_ALL_TO_ALL:
-        return wrong_in_chunks(s, i, c, wrong, e);
-    case COLLECTIVE_REDUCE_SCATTER:
-        c.members = s->list;
-        c.first = (uint64_t)m->rank * s->chunk;
-        break;
-    case COLLECTIVE_ALL_REDUCE:
-        c.members = s->list;
-        c.count = (uint64_t)m->size * s->chunk;
-        break;
-    case COLLECTIVE_REDUCE:
-        if (m->rank != 0)
-            return true;
-        c.members = s->list;
-        break;
-    case COLLECTIVE_BROADCAST:
-        c.pattern.rank = s->list[0];
-        break;
-    default:
-        c.pattern.rank = (uint32_t)sender_to(s, m);
-    }
-    return gpu_contents_wrong(&c, wrong, e);
 }
 
 static bool nccl_verify(void *state, uint64_t seed, uint64_t *wrong, struct err *e) {

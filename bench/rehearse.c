@@ -51,13 +51,6 @@ static size_t lane_bytes(const struct rehearsal *r, uint32_t stream) {
     return largest;
 }
 
-static bool stream_has(const struct graph *g, uint32_t stream, enum graph_kind kind) {
-    for (size_t i = 0; i < g->task_count; i++)
-        if (g->tasks[i].kind == kind && (stream == UINT32_MAX || g->tasks[i].stream == stream))
-            return true;
-    return false;
-}
-
 static bool open_lanes(struct rehearsal *r, struct err *e) {
     const struct graph *g = r->setup.graph;
     for (uint32_t s = 0; s < g->stream_count; s++) {
@@ -69,9 +62,9 @@ static bool open_lanes(struct rehearsal *r, struct err *e) {
             return err_set(e, ERR_RESOURCE, "no memory for %zu bytes; use --shrink", lane->bytes);
         memset(lane->from, 0, lane->bytes);
         memset(lane->to, 0, lane->bytes);
-        if (stream_has(g, s, GRAPH_ADAM) && !rehearse_adam_open(lane, e))
+        if (rehearse_has(g, s, GRAPH_ADAM) && !rehearse_adam_open(lane, e))
             return false;
-        if ((stream_has(g, s, GRAPH_NVME_READ) || stream_has(g, s, GRAPH_NVME_WRITE)) &&
+        if ((rehearse_has(g, s, GRAPH_NVME_READ) || rehearse_has(g, s, GRAPH_NVME_WRITE)) &&
             !rehearse_storage_open(lane, &r->work.file, e))
             return false;
         if (!rehearse_collectives_open(g, r->setup.ranks, &lane->collectives, e))
@@ -117,11 +110,7 @@ struct rehearsal *rehearse_create(const struct rehearse_setup *s, struct arena *
     r->done = arena_array(a, g->task_count, sizeof(*r->done));
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->moved, NULL);
-    bool stores =
-        stream_has(g, UINT32_MAX, GRAPH_NVME_READ) || stream_has(g, UINT32_MAX, GRAPH_NVME_WRITE);
-    struct scratch_request q = {
-        .folder = s->folder, .max_bytes = REHEARSE_STORAGE_BYTES, .grain_bytes = 4 * UNITS_MIB};
-    if ((stores && !scratch_open(&q, &r->work.file, e)) || !open_lanes(r, e)) {
+    if (!rehearse_open_file(s, &r->work.file, e) || !open_lanes(r, e)) {
         rehearse_destroy(r);
         return NULL;
     }
@@ -184,7 +173,7 @@ static void run_task(struct rehearsal *r, const struct graph_task *t) {
 static void *run_stream(void *context) {
     struct stream_thread *s = context;
     const struct graph *g = s->rehearsal->setup.graph;
-    if (stream_has(g, s->stream, GRAPH_COLLECTIVE))
+    if (rehearse_has(g, s->stream, GRAPH_COLLECTIVE))
         slice_make_short(); // it naps while it waits for other ranks
     for (size_t i = 0; i < g->task_count; i++)
         if (g->tasks[i].stream == s->stream)

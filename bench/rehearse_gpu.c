@@ -43,13 +43,6 @@ size_t rehearse_gpu_sent(const struct gpu_rehearsal *r, const struct rehearse_se
     return r->sent_count;
 }
 
-static bool stream_has(const struct graph *g, uint32_t stream, enum graph_kind kind) {
-    for (size_t i = 0; i < g->task_count; i++)
-        if (g->tasks[i].kind == kind && g->tasks[i].stream == stream)
-            return true;
-    return false;
-}
-
 static struct patience patience_of(const struct gpu_rehearsal *r) {
     return (struct patience){.limit_s = SILENCE_S, .signals = r->setup.signals};
 }
@@ -83,8 +76,9 @@ static size_t track_bytes(const struct gpu_rehearsal *r, uint32_t stream) {
 static bool open_host_lane(struct gpu_rehearsal *r, uint32_t stream, struct rehearse_lane *lane,
                            struct err *e) {
     const struct graph *g = r->setup.graph;
-    bool stores = stream_has(g, stream, GRAPH_NVME_READ) || stream_has(g, stream, GRAPH_NVME_WRITE);
-    return (!stream_has(g, stream, GRAPH_ADAM) || rehearse_adam_open(lane, e)) &&
+    bool stores =
+        rehearse_has(g, stream, GRAPH_NVME_READ) || rehearse_has(g, stream, GRAPH_NVME_WRITE);
+    return (!rehearse_has(g, stream, GRAPH_ADAM) || rehearse_adam_open(lane, e)) &&
            (!stores || rehearse_storage_open(lane, &r->work.file, e));
 }
 
@@ -100,7 +94,7 @@ static bool open_gpu_stream(struct gpu_rehearsal *r, uint32_t stream, size_t gpu
         !gpu_lane_ok(cudaMalloc((void **)&s->to, k->bytes), "a stream's buffer; use --shrink", e) ||
         !gpu_lane_ok(cudaMemsetAsync(s->from, 0, k->bytes, s->stream), "cudaMemsetAsync", e))
         return false;
-    if (stream_has(g, stream, GRAPH_COPY) &&
+    if (rehearse_has(g, stream, GRAPH_COPY) &&
         !gpu_lane_ok(cudaHostAlloc((void **)&s->host, k->bytes, cudaHostAllocPortable),
                      "pinned memory; use --shrink", e))
         return false;
@@ -234,17 +228,6 @@ static bool calibrate(struct gpu_rehearsal *r, struct err *e) {
     return true;
 }
 
-static bool open_storage(struct gpu_rehearsal *r, struct err *e) {
-    const struct graph *g = r->setup.graph;
-    struct scratch_request q = {.folder = r->setup.folder,
-                                .max_bytes = REHEARSE_STORAGE_BYTES,
-                                .grain_bytes = 4 * UNITS_MIB};
-    for (uint32_t s = 0; s < g->stream_count; s++)
-        if (stream_has(g, s, GRAPH_NVME_READ) || stream_has(g, s, GRAPH_NVME_WRITE))
-            return scratch_open(&q, &r->work.file, e);
-    return true;
-}
-
 struct gpu_rehearsal *rehearse_gpu_create(const struct rehearse_setup *s, struct arena *a,
                                           struct err *e) {
     struct gpu_rehearsal *r = calloc(1, sizeof(*r));
@@ -265,8 +248,8 @@ struct gpu_rehearsal *rehearse_gpu_create(const struct rehearse_setup *s, struct
     r->host_end_s = arena_array(a, g->task_count + 1, sizeof(double));
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->moved, NULL);
-    bool ok = g->stream_count > 0 && open_storage(r, e) && open_tracks(r, e) && open_events(r, e) &&
-              calibrate(r, e);
+    bool ok = g->stream_count > 0 && rehearse_open_file(s, &r->work.file, e) && open_tracks(r, e) &&
+              open_events(r, e) && calibrate(r, e);
     if (all_agree(r, ok, e) && open_all_comms(r, e)) {
         r->work.units_per_s = rehearse_calibrate();
         return r;

@@ -34,6 +34,12 @@ struct rehearse_work {
     struct scratch file;
 };
 
+// Whether a stream has tasks of that kind; stream REHEARSE_ANY: some stream.
+#define REHEARSE_ANY UINT32_MAX
+bool rehearse_has(const struct graph *g, uint32_t stream, enum graph_kind kind);
+// The file of the storage tasks; none is opened for a graph without them.
+bool rehearse_open_file(const struct rehearse_setup *s, struct scratch *file, struct err *e);
+
 double rehearse_calibrate(void);
 void rehearse_spin(double units);
 

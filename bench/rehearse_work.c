@@ -13,6 +13,22 @@
 
 #define UNIT_TURNS 1000
 
+bool rehearse_has(const struct graph *g, uint32_t stream, enum graph_kind kind) {
+    for (size_t i = 0; i < g->task_count; i++)
+        if (g->tasks[i].kind == kind && (stream == REHEARSE_ANY || g->tasks[i].stream == stream))
+            return true;
+    return false;
+}
+
+bool rehearse_open_file(const struct rehearse_setup *s, struct scratch *file, struct err *e) {
+    struct scratch_request q = {
+        .folder = s->folder, .max_bytes = REHEARSE_STORAGE_BYTES, .grain_bytes = 4 * UNITS_MIB};
+    if (!rehearse_has(s->graph, REHEARSE_ANY, GRAPH_NVME_READ) &&
+        !rehearse_has(s->graph, REHEARSE_ANY, GRAPH_NVME_WRITE))
+        return true;
+    return scratch_open(&q, file, e);
+}
+
 // A chain of dependent additions: its time is the core's, whatever the memory does.
 void rehearse_spin(double units) {
     volatile double sum = 0;

@@ -101,7 +101,7 @@ static off_t size_of(const char *path) {
     return path != NULL && stat(path, &st) == 0 ? st.st_size : 0;
 }
 
-bool signals_wait_child(struct signals *s, struct child_wait *w, struct err *e) {
+static bool wait_child(struct signals *s, struct child_wait *w, struct err *e) {
     const double grace_s = 3, poll_s = 0.02;
     double deadline = clock_now_s() + w->timeout_s;
     off_t size = size_of(w->watched);
@@ -129,4 +129,14 @@ bool signals_wait_child(struct signals *s, struct child_wait *w, struct err *e) 
         struct pollfd p = {.fd = s->fd, .events = POLLIN};
         poll(&p, 1, (int)(poll_s / UNITS_MILLI));
     }
+}
+
+// A child that is slow to end is no driver that hangs.
+bool signals_wait_child(struct signals *s, struct child_wait *w, struct err *e) {
+    bool guarded = s->guarded;
+    signals_unguard(s);
+    bool ok = wait_child(s, w, e);
+    if (guarded)
+        signals_guard(s, s->grace_s, s->late);
+    return ok;
 }
