@@ -52,6 +52,41 @@ static void say_fits(struct page *p, const struct plans *s, size_t i) {
     html_raw(h, ".</p>\n");
 }
 
+// Loading, building, saving and resuming are not part of a step, but they too must fit.
+static void say_outside(struct page *p, struct view plan) {
+    static const struct {
+        const char *phase, *key; // a setting that cures it
+        bool value;              // where it has this value
+        const char *cure;
+    } cures[] = {{"init", "recipe.meta_init", false,
+                  " Building the model on the meta device (<code>--set "
+                  "recipe.meta_init=true</code>) cures load and init."},
+                 {"save", "recipe.full_state_dict", true,
+                  " Saving sharded (<code>--set recipe.full_state_dict=false</code>) cures save."}};
+    struct html *h = &p->html;
+    struct view phases = view_find(plan, "memory.phases");
+    bool fsdp = view_string(plan, "strategy") && strstr(view_string(plan, "strategy"), "fsdp");
+    bool cured[2] = {false, false};
+    size_t i = 0, said = 0;
+    for (const cJSON *c = view_first(phases); c; c = c->next, i++) {
+        struct view phase = view_member(phases, c, i);
+        const char *name = view_string(phase, "phase");
+        if (!name || view_bool(phase, "fits") != 0)
+            continue;
+        html_raw(h, said++ ? ", " : "<p class=missing>The step fits, but not what is around it: ");
+        html_user(h, show_word(name));
+        html_raw(h, " takes ");
+        show_value(h, phase, "allocated_bytes");
+        for (size_t k = 0; k < 2; k++)
+            cured[k] |= fsdp && strcmp(name, cures[k].phase) == 0 &&
+                        view_bool(plan, cures[k].key) == cures[k].value;
+    }
+    html_raw(h, said ? " per GPU." : "");
+    for (size_t k = 0; k < 2; k++)
+        html_raw(h, cured[k] ? cures[k].cure : "");
+    html_raw(h, said ? "</p>\n" : "");
+}
+
 // The key figures of one plan.
 static void say_facts(struct page *p, struct view root, struct view plan) {
     page_facts_open(p);
@@ -149,6 +184,8 @@ void page_plan_answer(struct page *p, struct view root) {
         html_raw(&p->html, " per step.</p>\n");
     }
     say_recommendation(p, root);
+    if (fitting && chosen != SIZE_MAX)
+        say_outside(p, s.items[chosen]);
 }
 
 static void say_reasons(struct page *p, const struct plans *s) {

@@ -40,7 +40,8 @@ const char *const style_sheet =
     ".settings{columns:15rem auto;column-gap:2rem;margin:.2rem 0 1rem}"
     ".settings div{display:flex;justify-content:space-between;gap:.8rem;break-inside:avoid;"
     "border-bottom:1px solid var(--line);padding:.16rem 0;font-size:.9rem}"
-    ".settings dd{margin:0;text-align:right}.settings small{color:var(--soft)}\n"
+    ".settings dt{flex:0 1 auto;overflow-wrap:normal}.settings "
+    "dd{margin:0;text-align:right}.settings small{color:var(--soft)}\n"
     ".note,.none{color:var(--soft)}.note{font-size:.9rem}\n"
     ".missing{background:var(--warn-bg);color:var(--warn);padding:.7rem 1rem;border-radius:4px}\n"
     ".badge{display:inline-block;padding:0 .5em;border-radius:.7em;font-size:.88em;font-weight:600;"
@@ -87,7 +88,9 @@ const char *const style_sheet =
     "html{font-size:10pt}body{max-width:none;padding:0}nav,.skip{display:none}figure,tr{break-"
     "inside:avoid}"
     "h2,h3{break-after:avoid}.scroll{overflow:visible}svg.plot{max-height:16cm}"
-    "thead{display:table-header-group}}\n";
+    "thead{display:table-header-group}table{font-size:7.5pt}th,td{padding:.15rem .35rem}"
+    ".plans tbody th{min-width:0}.tight{white-space:normal}.settings{columns:13rem auto}.settings "
+    "div{font-size:7.5pt}}\n";
 
 const char *const style_shapes =
     "<svg class=shapes width=0 height=0 aria-hidden=true><defs>"

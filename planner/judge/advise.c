@@ -128,7 +128,7 @@ static void write_sentence(struct advice *v, const struct advise_way *best, enum
     v->sentence = arena_printf(
         a, "%s: %s with %s, step %s, %.0f tokens/s, bound by %s%s%s%s.", choice_words[choice],
         best->title, best->sentence, step, best->tokens_per_s,
-        bound_names[best->plan.time.bound_by],
+        bound_words[best->plan.time.bound_by],
         choice == CHOICE_OFFLOAD || choice == CHOICE_MORE_BANDWIDTH ? against(best, gpus, a) : "",
         choice == CHOICE_MORE_GPUS || choice == CHOICE_MORE_BANDWIDTH ? against(best, offload, a)
                                                                       : "",

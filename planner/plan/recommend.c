@@ -150,7 +150,7 @@ static const char *speed_text(const struct plan *p, struct arena *a) {
         return "the fewest bytes to move (time unknown)";
     units_format_seconds(step, sizeof step, p->time.step_s);
     return arena_printf(a, "the fastest that fits: %.0f tokens/s per GPU, step %s, bound by %s",
-                        p->time.tokens_per_s_per_gpu, step, bound_names[p->time.bound_by]);
+                        p->time.tokens_per_s_per_gpu, step, bound_words[p->time.bound_by]);
 }
 
 // The options that make the plan, one action each.

@@ -14,6 +14,19 @@
 const char *const bound_names[BOUND_COUNT] = {
     "compute", "host_issue",  "intra_node", "inter_node", "network_latency", "pcie",
     "nvme",    "host_memory", "cpu",        "capacity",   "pipeline_bubble"};
+const char *const bound_words[BOUND_COUNT] = {
+    [BOUND_COMPUTE] = "compute",
+    [BOUND_HOST_ISSUE] = "the host's kernel launches",
+    [BOUND_INTRA_NODE] = "the links inside the node",
+    [BOUND_INTER_NODE] = "the inter-node network",
+    [BOUND_NETWORK_LATENCY] = "the network's latency",
+    [BOUND_PCIE] = "PCIe",
+    [BOUND_NVME] = "NVMe",
+    [BOUND_HOST_MEMORY] = "host memory",
+    [BOUND_CPU] = "the CPU",
+    [BOUND_CAPACITY] = "capacity",
+    [BOUND_PIPELINE_BUBBLE] = "the pipeline's bubble",
+};
 
 // Below this share of the step, waiting is not what bounds it.
 static const double bound_fraction = 0.10;

@@ -29,7 +29,8 @@ enum bound {
     BOUND_PIPELINE_BUBBLE,
     BOUND_COUNT
 };
-extern const char *const bound_names[BOUND_COUNT];
+extern const char *const bound_names[BOUND_COUNT]; // "inter_node"
+extern const char *const bound_words[BOUND_COUNT]; // "the inter-node network", for sentences
 
 struct step_wait { // "backward waits 41 % of its time for inter-node reduce-scatter"
     const char *phase, *on;
