@@ -187,6 +187,7 @@ static bool open_sink(struct run *r, struct err *e) {
         return true;
     inventory_host(r->arena, &host);
     inventory_build(r->arena, &build);
+    build.command = r->command_line;
     enum sink_mode mode = launch_is_child()    ? SINK_APPEND
                           : r->options->resume ? SINK_RESUME
                                                : SINK_FRESH;

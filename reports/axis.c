@@ -160,3 +160,30 @@ double axis_seconds(double max, const char **unit) {
     *unit = units[i].name;
     return units[i].scale;
 }
+
+double axis_bytes(double max, const char **unit) {
+    static const struct {
+        const char *name;
+        double scale;
+    } units[] = {{"GiB", (double)UNITS_GIB},
+                 {"MiB", (double)UNITS_MIB},
+                 {"KiB", (double)UNITS_KIB},
+                 {"B", 1}};
+    size_t i = 0;
+    while (i < 3 && max < units[i].scale)
+        i++;
+    *unit = units[i].name;
+    return units[i].scale;
+}
+
+double axis_rate(double max, const char **unit) {
+    static const struct {
+        const char *name;
+        double scale;
+    } units[] = {{"GB/s", UNITS_GIGA}, {"MB/s", UNITS_MEGA}, {"kB/s", UNITS_KILO}};
+    size_t i = 0;
+    while (i < 2 && max < units[i].scale)
+        i++;
+    *unit = max > 0 ? units[i].name : units[0].name;
+    return max > 0 ? units[i].scale : units[0].scale;
+}

@@ -31,3 +31,7 @@ size_t axis_widest(const struct axis *x, int want);
 double axis_fraction(const struct axis *x, double v);
 // A readable unit for seconds up to `max`: sets *unit ("s", "ms" or "µs") and returns the divisor.
 double axis_seconds(double max, const char **unit);
+// The same for bytes: "GiB", "MiB", "KiB" or "B".
+double axis_bytes(double max, const char **unit);
+// The same for rates: "GB/s", "MB/s" or "kB/s".
+double axis_rate(double max, const char **unit);

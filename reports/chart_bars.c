@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define ROW_PX 34
+#define LEAST 1e-90 // below it a pixel's share overflows
 // Longer row labels stand above their bars rather than at the left.
 #define LABEL_WIDE 38
 #define LABEL_NARROW 13
@@ -60,7 +61,7 @@ static double largest(const struct chart_bars *b) {
     for (size_t i = 0; b->limits && i < b->row_count; i++)
         if (isfinite(b->limits[i]))
             most = fmax(most, b->limits[i]);
-    return most > 0 ? fmin(most, cut_of(b)) : 1;
+    return most > LEAST ? fmin(most, cut_of(b)) : 1;
 }
 
 // The widest part of a segment that neither the limit's line nor the interval's crosses.

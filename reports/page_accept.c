@@ -53,6 +53,48 @@ static void say_counts(struct page *p, struct view list) {
     html_raw(&p->html, n ? ".</p>\n" : "</p>\n");
 }
 
+static bool is_status(const cJSON *check, const char *word) {
+    const char *status = status_of(check);
+    return status && strcmp(status, word) == 0;
+}
+
+// The failure that names a culprit, else the first one; its place in the list. NULL: none fails.
+static const cJSON *worst_check(struct view list, size_t *index) {
+    const cJSON *worst = NULL;
+    size_t i = 0;
+    for (const cJSON *c = view_first(list); c; c = c->next, i++) {
+        if (!is_status(c, "FAIL") || (worst && !view_item_string(c, "culprit")))
+            continue;
+        worst = c;
+        *index = i;
+        if (view_item_string(c, "culprit"))
+            break;
+    }
+    return worst;
+}
+
+static void say_next_step(struct page *p, struct view list) {
+    size_t index = 0;
+    const cJSON *worst = worst_check(list, &index);
+    struct html *h = &p->html;
+    if (!worst)
+        return;
+    html_raw(h, "<p>");
+    if (view_item_string(worst, "culprit")) {
+        html_raw(h, "<b>");
+        html_user(h, view_item_string(worst, "culprit"));
+        html_raw(h, "</b>: ");
+    }
+    html_user(h, view_item_string(worst, "name"));
+    html_raw(h, ", ");
+    html_user(h, view_item_string(worst, "reason"));
+    if (view_item_string(worst, "next_step")) {
+        html_raw(h, ". Do this: ");
+        html_user(h, view_item_string(worst, "next_step"));
+    }
+    html_raw(h, ".</p>\n");
+}
+
 void page_accept_answer(struct page *p, struct view root) {
     const char *verdict = view_string(root, "verdict");
     if (!verdict)
@@ -64,8 +106,9 @@ void page_accept_answer(struct page *p, struct view root) {
     if (view_string(root, "reason")) {
         html_raw(&p->html, "<p>");
         html_user(&p->html, view_string(root, "reason"));
-        html_raw(&p->html, "</p>\n");
+        html_raw(&p->html, ".</p>\n");
     }
+    say_next_step(p, list_of(root));
 }
 
 static bool is_shown_apart(const char *key) {
@@ -114,7 +157,17 @@ static void verdict_table(struct page *p, struct view list, const char *caption)
     show_table_close(h);
 }
 
-#define CHECKS_SHOWN 20
+// ---- acceptance ---------------------------------------------------------------------------------
+
+enum { CHECKS_SHOWN = 20, STATES = 4 };
+static const char *const states[STATES] = {"FAIL", "NODATA", "WAIVED", "PASS"};
+
+static size_t state_of(const cJSON *check) {
+    size_t i = 0;
+    while (i < STATES - 1 && !is_status(check, states[i]))
+        i++;
+    return i;
+}
 
 struct checks { // bars of one picture; three segments per bar
     const char *rows[CHECKS_SHOWN], *ends[CHECKS_SHOWN];
@@ -122,45 +175,57 @@ struct checks { // bars of one picture; three segments per bar
     size_t count;
 };
 
-static void add_check(struct checks *k, const cJSON *c, size_t segment, struct arena *a) {
+static void add_check(struct checks *k, const cJSON *c, struct arena *a) {
     double rate = view_item_number(c, "measured_bytes_per_s");
     double limit = view_item_number(c, "limit_bytes_per_s");
     const char *name = view_item_string(c, "name"), *status = status_of(c);
+    const size_t segments[STATES] = {0, 2, 2, 1};
     if (!(rate > 0) || k->count == CHECKS_SHOWN)
         return;
     k->rows[k->count] = name ? name : "check";
-    k->ends[k->count] = arena_printf(a, "%.3g %.12s", rate / UNITS_GIGA, status ? status : "");
+    k->ends[k->count] =
+        limit > 0 ? arena_printf(a, "%.3g of %.3g, %.12s", rate / UNITS_GIGA, limit / UNITS_GIGA,
+                                 status ? status : "")
+                  : arena_printf(a, "%.3g, %.12s", rate / UNITS_GIGA, status ? status : "");
     k->limits[k->count] = limit / UNITS_GIGA;
     for (size_t i = 0; i < 3; i++)
-        k->values[3 * k->count + i] = i == segment ? rate / UNITS_GIGA : 0;
+        k->values[3 * k->count + i] = i == segments[state_of(c)] ? rate / UNITS_GIGA : 0;
     k->count++;
 }
 
-// What failed first, then what passed, then what was not judged; each rate beside its limit.
+static const char *checks_alt(struct page *p, struct view list, size_t drawn) {
+    size_t failed = 0, index = 0;
+    for (const cJSON *c = view_first(list); c; c = c->next)
+        failed += state_of(c) == 0;
+    const cJSON *worst = worst_check(list, &index);
+    const char *name = worst ? view_item_string(worst, "name") : NULL;
+    return arena_printf(p->arena, "%zu of %zu checks fail%s%.80s; the dashed mark is the limit%s",
+                        failed, view_count(list), name ? ", foremost " : "", name ? name : "",
+                        drawn == CHECKS_SHOWN && drawn < view_count(list)
+                            ? "; the other rates are in the table"
+                            : "");
+}
+
+// The culprit first, then the other failures, what passed, and what was not judged.
 static void checks_figure(struct page *p, struct view list) {
-    static const char *const words[] = {"FAIL", "PASS"};
     static const char *const names[] = {"fails", "passes", "not judged"};
     static const enum plot_colour colours[] = {PLOT_VERMILLION, PLOT_BLUE, PLOT_LIGHT};
+    static const size_t order[STATES] = {0, 3, 2, 1};
     struct checks k = {.count = 0};
-    size_t failed = 0;
-    for (size_t segment = 0; segment < 3; segment++)
-        for (const cJSON *c = view_first(list); c; c = c->next) {
-            const char *status = status_of(c);
-            size_t own = 0;
-            while (own < 2 && (!status || strcmp(status, words[own]) != 0))
-                own++;
-            failed += own == 0 && segment == 0;
-            if (own == segment)
-                add_check(&k, c, segment, p->arena);
-        }
+    size_t index = 0;
+    const cJSON *worst = worst_check(list, &index);
+    if (worst)
+        add_check(&k, worst, p->arena);
+    for (size_t i = 0; i < STATES; i++)
+        for (const cJSON *c = view_first(list); c; c = c->next)
+            if (c != worst && state_of(c) == order[i])
+                add_check(&k, c, p->arena);
     if (k.count == 0)
         return;
     struct plot *plot =
         plot_add(&p->plots, "checks", "Measured rate of each check beside its limit");
-    plot->alt =
-        arena_printf(p->arena, "%zu of %zu checks fail%s%.80s; the dashed mark is the limit",
-                     failed, view_count(list), failed ? ", first " : "", failed ? k.rows[0] : "");
-    chart_bars(plot, &(struct chart_bars){.x_label = "GB/s",
+    plot->alt = checks_alt(p, list, k.count);
+    chart_bars(plot, &(struct chart_bars){.x_label = "measured rate (GB/s)",
                                           .segments = names,
                                           .colours = colours,
                                           .segment_count = 3,
@@ -175,16 +240,77 @@ static void checks_figure(struct page *p, struct view list) {
     page_figure(p, plot);
 }
 
+static void check_row(struct page *p, struct view check) {
+    static const char *const cells[] = {"measured_bytes_per_s",
+                                        "limit_bytes_per_s",
+                                        "baseline_bytes_per_s",
+                                        "model_bytes_per_s",
+                                        "required",
+                                        "reason",
+                                        "next_step"};
+    struct html *h = &p->html;
+    html_raw(h, "<tr><td>");
+    page_badge(p, status_of(check.item) ? status_of(check.item) : "not stated");
+    html_raw(h, "</td><th scope=row>");
+    show_value(h, check, "name");
+    html_raw(h, "</th>");
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
+        html_raw(h, "<td>");
+        show_value(h, check, cells[i]);
+        html_raw(h, "</td>");
+    }
+    html_raw(h, "</tr>\n");
+}
+
+// Rows of the checks whose state lies in [first, last]; nothing when there are none.
+static void checks_table(struct page *p, struct view list, size_t first, size_t last,
+                         const char *caption) {
+    struct html *h = &p->html;
+    size_t shown = 0, room = 400;
+    for (size_t state = first; state <= last; state++) {
+        size_t i = 0;
+        for (const cJSON *c = view_first(list); c && shown < room; c = c->next, i++) {
+            if (state_of(c) != state)
+                continue;
+            if (shown++ == 0) {
+                show_table_open(h, caption);
+                html_raw(h, "<thead><tr><th scope=col>Status<th scope=col>Check<th "
+                            "scope=col>Measured<th scope=col>Limit<th scope=col>Baseline<th "
+                            "scope=col>Model<th scope=col>Required<th scope=col>Reason<th "
+                            "scope=col>Next step</tr></thead><tbody>\n");
+            }
+            check_row(p, view_member(list, c, i));
+        }
+    }
+    if (shown) {
+        html_raw(h, "</tbody>");
+        show_table_close(h);
+    }
+}
+
+static size_t count_passed(struct view list) {
+    size_t n = 0;
+    for (const cJSON *c = view_first(list); c; c = c->next)
+        n += state_of(c) == STATES - 1;
+    return n;
+}
+
 void page_accept_body(struct page *p, struct view root) {
-    static const char *const handled[] = {"schema", "command", "model", "cluster",
-                                          "checks", "verdict", NULL};
-    static const char *const other[] = {"schema",   "command", "model", "cluster",
-                                        "findings", "verdict", NULL};
-    struct view list = list_of(root);
-    bool checks = view_is_array(view_find(root, "checks"));
+    static const char *const handled[] = {"schema", "command", "model",  "cluster",
+                                          "checks", "verdict", "reason", NULL};
+    struct view list = view_find(root, "checks");
+    size_t passed = count_passed(list);
+    bool fold = passed > 8 && passed < view_count(list);
+    if (view_count(list) == 0)
+        html_raw(&p->html, "<p class=missing>The file lists no check.</p>\n");
     checks_figure(p, list);
-    verdict_table(p, list, "Checks");
-    show_rest(&p->html, root, checks ? handled : other);
+    checks_table(p, list, 0, STATES - 2, "Checks that fail or were not judged");
+    if (fold)
+        html_printf(&p->html, "<details><summary>%zu checks pass</summary>\n", passed);
+    checks_table(p, list, STATES - 1, STATES - 1, "Checks that pass");
+    if (fold)
+        html_raw(&p->html, "</details>\n");
+    show_rest(&p->html, root, handled);
 }
 
 void page_findings_answer(struct page *p, struct view root) {

@@ -48,6 +48,12 @@ double bench_rate(const cJSON *r) {
     return isnan(bus) ? view_item_number(r, "algbw_bytes_per_s") : bus;
 }
 
+// Some of the ranks, or one of the GPUs, apart from the curve of them all.
+static bool is_partial(const cJSON *r) {
+    const char *group = view_item_string(r, "group");
+    return group && *group;
+}
+
 static double size_of(const cJSON *r) {
     double payload = view_item_number(r, "payload_bytes");
     return isnan(payload) ? view_item_number(r, "block_bytes") : payload;
@@ -114,16 +120,16 @@ static const char *curve_name(const struct curve *c, struct arena *a) {
     char ranks[32] = "";
     if (!isnan(c->ranks))
         snprintf(ranks, sizeof ranks, " \xc3\x97%.0f", c->ranks);
-    return arena_printf(a, "%.24s%s%s%.16s%s%.12s%s", c->kind ? c->kind : "transfer", ranks,
-                        c->direction ? " " : "", c->direction ? c->direction : "", how ? " " : "",
-                        how ? how : "", c->in_place ? " in place" : "");
+    return arena_printf(a, "%.24s%s%s%.16s%s%.12s%s", c->kind ? show_word(c->kind) : "transfer",
+                        ranks, c->direction ? " " : "", c->direction ? show_word(c->direction) : "",
+                        how ? " " : "", how ? how : "", c->in_place ? " in place" : "");
 }
 
 static size_t collect(struct view results, bool collectives, struct curve *curves) {
     size_t n = 0;
     for (const cJSON *r = view_first(results); r; r = r->next) {
-        if (bench_is_collective(r) != collectives || bench_is_pair(r) || !(size_of(r) > 0) ||
-            !(bench_rate(r) > 0))
+        if (bench_is_collective(r) != collectives || bench_is_pair(r) || is_partial(r) ||
+            !(size_of(r) > 0) || !(bench_rate(r) > 0))
             continue;
         struct curve *c = find_curve(curves, &n, r, results);
         if (c)
@@ -222,6 +228,28 @@ static size_t reference_lines(struct page *p, struct view root, struct chart_ser
     return n;
 }
 
+// The series in the unit that suits the highest of them; its name.
+static const char *scale_series(struct page *p, struct chart_series *series, size_t n) {
+    double most = 0;
+    const char *unit;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < series[i].count; k++)
+            most = fmax(most, series[i].y[k]);
+    double factor = UNITS_GIGA / axis_rate(most * UNITS_GIGA, &unit);
+    for (size_t i = 0; i < n && factor != 1; i++) {
+        const double **columns[] = {&series[i].y, &series[i].low, &series[i].high};
+        for (size_t c = 0; c < 3; c++) {
+            if (!*columns[c])
+                continue;
+            double *scaled = arena_array(p->arena, series[i].count + 1, sizeof *scaled);
+            for (size_t k = 0; k < series[i].count; k++)
+                scaled[k] = factor * (*columns[c])[k];
+            *columns[c] = scaled;
+        }
+    }
+    return unit;
+}
+
 static bool any_spread(const struct curve *curves, size_t n) {
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < curves[i].count; k++)
@@ -251,6 +279,7 @@ static void rate_figure(struct page *p, struct view root, bool collectives) {
     }
     if (collectives)
         drawn = reference_lines(p, root, series, fitted_lines(p, curves, n, series, drawn), range);
+    const char *unit = scale_series(p, series, drawn);
     struct plot *plot = plot_add(
         &p->plots, collectives ? "busbw" : "rates",
         collectives ? banded ? "Bus bandwidth against size, with the 5th to 95th percentile"
@@ -261,7 +290,8 @@ static void rate_figure(struct page *p, struct view root, bool collectives) {
                        .x = {.label = collectives ? "total array (bytes)" : "block (bytes)",
                              .kind = AXIS_BYTES,
                              .log = true},
-                       .y = {.label = collectives ? "bus bandwidth (GB/s)" : "rate (GB/s)",
+                       .y = {.label = arena_printf(
+                                 p->arena, collectives ? "bus bandwidth (%s)" : "rate (%s)", unit),
                              .from_zero = true},
                        .series = series,
                        .series_count = drawn});
@@ -293,50 +323,118 @@ static const char *end_of_pair(const cJSON *r, const char *key, int index, struc
     return cJSON_IsNumber(end) ? arena_printf(a, "%.0f", end->valuedouble) : NULL;
 }
 
-// Rates between pairs, as a square; the best of several results of a pair.
-static void heat_map(struct page *p, struct view results) {
+struct pairs { // rates between members, bytes per second, row by row; NAN where not measured
     const char *names[PAIR_SIZE];
-    size_t n = 0, slow[2] = {0, 0};
-    double *values = arena_array(p->arena, PAIR_SIZE * PAIR_SIZE, sizeof *values), least = INFINITY;
-    for (int pass = 0; pass < 2; pass++) {
-        for (size_t i = 0; pass == 0 && i < PAIR_SIZE * PAIR_SIZE; i++)
-            values[i] = NAN;
-        for (const cJSON *r = view_first(results); r; r = r->next) {
-            const char *from = end_of_pair(r, "from", 0, p->arena),
-                       *to = end_of_pair(r, "to", 1, p->arena);
-            size_t a = from && to ? name_index(names, &n, from) : PAIR_SIZE;
-            size_t b = from && to ? name_index(names, &n, to) : PAIR_SIZE;
-            if (pass == 0 || a == PAIR_SIZE || b == PAIR_SIZE)
-                continue;
-            double rate = bench_rate(r) / UNITS_GIGA;
-            if (isnan(values[a * n + b]) || rate > values[a * n + b])
-                values[a * n + b] = rate;
-        }
-    }
-    if (n < 2)
+    double *values;
+    size_t count, slowest; // members; place in values
+};
+
+// The best of several results of a pair.
+static void take_pair(struct pairs *out, const cJSON *r, bool name_only, struct arena *a) {
+    const char *from = end_of_pair(r, "from", 0, a), *to = end_of_pair(r, "to", 1, a);
+    size_t i = from && to ? name_index(out->names, &out->count, from) : PAIR_SIZE;
+    size_t k = from && to ? name_index(out->names, &out->count, to) : PAIR_SIZE;
+    if (name_only || i == PAIR_SIZE || k == PAIR_SIZE)
         return;
+    double *at = &out->values[i * out->count + k], rate = bench_rate(r);
+    *at = isnan(*at) || rate > *at ? rate : *at;
+}
+
+static bool read_pairs(struct view results, struct pairs *out) {
+    struct arena *a = results.arena;
+    *out = (struct pairs){.values = arena_array(a, PAIR_SIZE * PAIR_SIZE, sizeof *out->values)};
+    for (size_t i = 0; i < PAIR_SIZE * PAIR_SIZE; i++)
+        out->values[i] = NAN;
+    for (int pass = 0; pass < 2; pass++) // the first finds the members
+        for (const cJSON *r = view_first(results); r; r = r->next)
+            take_pair(out, r, pass == 0, a);
+    size_t n = out->count, known = 0;
     for (size_t i = 0; i < n * n; i++) // a tournament measures a pair once, in both directions
-        if (isnan(values[i]))
-            values[i] = values[i % n * n + i / n];
-    for (size_t i = 0; i < n * n; i++)
-        if (values[i] < least) {
-            least = values[i];
-            slow[0] = i / n;
-            slow[1] = i % n;
-        }
+        if (isnan(out->values[i]))
+            out->values[i] = out->values[i % n * n + i / n];
+    for (size_t i = 0; i < n * n; i++) {
+        if (isnan(out->values[i]))
+            continue;
+        if (known++ == 0 || out->values[i] < out->values[out->slowest])
+            out->slowest = i;
+    }
+    return n >= 2 && known > 0;
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double median_pair(const struct pairs *q, struct arena *a) {
+    double *sorted = arena_array(a, q->count * q->count, sizeof *sorted);
+    size_t n = 0;
+    for (size_t i = 0; i < q->count * q->count; i++)
+        if (!isnan(q->values[i]))
+            sorted[n++] = q->values[i];
+    qsort(sorted, n, sizeof *sorted, by_value);
+    return n ? sorted[n / 2] : NAN;
+}
+
+static const char *slowest_pair(const struct pairs *q, struct arena *a) {
+    char rate[SHOW_TEXT], middle[SHOW_TEXT];
+    return arena_printf(a, "the slowest pair is %.60s to %.60s at %s, the median %s",
+                        q->names[q->slowest / q->count], q->names[q->slowest % q->count],
+                        show_format(rate, "_bytes_per_s", q->values[q->slowest]),
+                        show_format(middle, "_bytes_per_s", median_pair(q, a)));
+}
+
+static void heat_map(struct page *p, struct view results) {
+    struct pairs q;
+    const char *unit;
+    double most = 0;
+    if (!read_pairs(results, &q))
+        return;
     struct plot *plot = plot_add(&p->plots, "pairs", "Rate between each pair");
-    plot->alt = arena_printf(p->arena, "%zu members; the slowest pair is %s to %s at %.3g GB/s", n,
-                             names[slow[0]], names[slow[1]], least);
-    chart_heat(plot, &(struct chart_heat){"to", "from", "GB/s", names, n, values});
+    plot->alt = arena_printf(p->arena, "%zu members; %s", q.count, slowest_pair(&q, p->arena));
+    for (size_t i = 0; i < q.count * q.count; i++)
+        most = fmax(most, q.values[i]);
+    double scale = axis_rate(most, &unit);
+    for (size_t i = 0; i < q.count * q.count; i++)
+        q.values[i] /= scale;
+    chart_heat(plot, &(struct chart_heat){"to", "from", unit, q.names, q.count, q.values});
     page_figure(p, plot);
+}
+
+// The highest rate of each curve.
+static void say_peaks(struct page *p, struct view results) {
+    struct html *h = &p->html;
+    struct curve curves[CURVES];
+    char text[SHOW_TEXT];
+    size_t n = collect(results, true, curves);
+    for (size_t i = 0; i < n; i++) {
+        size_t best = 0;
+        for (size_t k = 1; k < curves[i].count; k++)
+            best = curves[i].y[k] > curves[i].y[best] ? k : best;
+        html_raw(h, i ? "<li>" : "<ul><li>");
+        html_user(h, curve_name(&curves[i], p->arena));
+        html_raw(h, ": up to ");
+        html_text(h, show_format(text, "_bytes_per_s", curves[i].y[best] * UNITS_GIGA));
+        html_raw(h, " of bus bandwidth, at ");
+        html_text(h, show_format(text, "_bytes", curves[i].x[best]));
+        html_raw(h, "</li>");
+    }
+    html_raw(h, n ? "</ul>\n" : "");
+    struct pairs q;
+    if (!read_pairs(results, &q))
+        return;
+    html_raw(h, "<p>Between pairs, ");
+    html_user(h, slowest_pair(&q, p->arena));
+    html_raw(h, ".</p>\n");
 }
 
 void page_bench_answer(struct page *p, struct view root) {
     struct view results = view_find(root, "results");
     struct html *h = &p->html;
-    size_t errors = 0, crowded = 0;
+    size_t errors = 0, crowded = 0, checked = 0;
     for (const cJSON *r = view_first(results); r; r = r->next) {
         errors += view_item_number(r, "errors") > 0;
+        checked += view_item_number(r, "errors") >= 0;
         crowded += cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(r, "oversubscribed"));
     }
     html_printf(h, "<p class=headline>%zu measurement%s", view_count(results),
@@ -349,7 +447,9 @@ void page_bench_answer(struct page *p, struct view root) {
     if (errors)
         html_printf(h, "; %zu moved wrong data.</p>\n", errors);
     else
-        html_raw(h, "; every transfer that was checked arrived right.</p>\n");
+        html_raw(h, checked ? "; every transfer that was checked arrived right.</p>\n"
+                            : ", none of which was checked for right data.</p>\n");
+    say_peaks(p, results);
     if (crowded)
         html_printf(h,
                     "<p>%zu of them ran more ranks than the machine has processors: they tell "
@@ -360,36 +460,90 @@ void page_bench_answer(struct page *p, struct view root) {
 // More than a few sizes of something that is not a collective: drawn as curves.
 static bool swept(struct view results) {
     struct curve curves[CURVES];
-    size_t n = collect(results, false, curves), points = 0;
-    for (size_t i = 0; i < n; i++)
-        points = curves[i].count > points ? curves[i].count : points;
-    return points > 3;
+    size_t n = collect(results, false, curves), most = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t sizes = curves[i].count > 0;
+        for (size_t k = 1; k < curves[i].count; k++)
+            sizes += curves[i].x[k] > curves[i].x[k - 1];
+        most = sizes > most ? sizes : most;
+    }
+    return most > 3;
+}
+
+// A column that tells something: a value in some row, and not "no" in all of them.
+static bool is_told(struct view results, const char *key) {
+    for (const cJSON *r = view_first(results); r; r = r->next) {
+        const cJSON *c = cJSON_GetObjectItemCaseSensitive(r, key);
+        if (c && !cJSON_IsNull(c) && !cJSON_IsFalse(c))
+            return true;
+    }
+    return false;
+}
+
+static void results_table(struct page *p, struct view results) {
+    static const struct show_column all[] = {{"kind", "Kind"},
+                                             {"backend", "Backend"},
+                                             {"algorithm", "Algorithm"},
+                                             {"direction", "Direction"},
+                                             {"dtype", "Type"},
+                                             {"group", "Group"},
+                                             {"ranks", "Ranks"},
+                                             {"threads", "Threads"},
+                                             {"payload_bytes", "Payload"},
+                                             {"block_bytes", "Block"},
+                                             {"median_s", "Median"},
+                                             {"p05_s", "5th perc."},
+                                             {"p95_s", "95th perc."},
+                                             {"algbw_bytes_per_s", "Alg. rate"},
+                                             {"busbw_bytes_per_s", "Bus rate"},
+                                             {"ceiling_bytes_per_s", "Ceiling"},
+                                             {"flop_per_s", "Products"},
+                                             {"errors", "Errors"},
+                                             {"oversubscribed", "More ranks than cores"}};
+    enum { COLUMNS = sizeof all / sizeof *all };
+    struct show_column told[COLUMNS];
+    size_t n = 0;
+    for (size_t i = 0; i < COLUMNS; i++)
+        if (i == 0 || is_told(results, all[i].key))
+            told[n++] = all[i];
+    show_rows(&p->html, results, &(struct show_table){"Results", told, n, 400, 0});
+}
+
+// What bench noted beside its results, each once.
+static void notes_list(struct page *p, struct view results) {
+    enum { NOTES = 12 };
+    const char *notes[NOTES];
+    size_t n = 0;
+    for (const cJSON *r = view_first(results); r && n < NOTES; r = r->next) {
+        const char *note = view_item_string(r, "note");
+        size_t i = 0;
+        while (note && i < n && strcmp(notes[i], note) != 0)
+            i++;
+        if (note && *note && i == n)
+            notes[n++] = note;
+    }
+    for (size_t i = 0; i < n; i++) {
+        html_raw(&p->html, i ? "<li>" : "<p>Noted while measuring:</p><ul><li>");
+        html_user(&p->html, notes[i]);
+        html_raw(&p->html, "</li>");
+    }
+    html_raw(&p->html, n ? "</ul>\n" : "");
 }
 
 void page_bench_body(struct page *p, struct view root) {
     static const char *const handled[] = {"schema", "command", "results", "models", NULL};
-    static const struct show_column columns[] = {{"kind", "Kind"},
-                                                 {"backend", "Backend"},
-                                                 {"algorithm", "Algorithm"},
-                                                 {"ranks", "Ranks"},
-                                                 {"payload_bytes", "Payload"},
-                                                 {"median_s", "Median"},
-                                                 {"p05_s", "5th perc."},
-                                                 {"p95_s", "95th perc."},
-                                                 {"algbw_bytes_per_s", "Alg. rate"},
-                                                 {"busbw_bytes_per_s", "Bus rate"},
-                                                 {"errors", "Errors"},
-                                                 {"oversubscribed", "More ranks than cores"}};
     struct view results = view_find(root, "results");
     rate_figure(p, root, true);
     if (swept(results))
         rate_figure(p, root, false);
     else
         bench_local(p, results);
+    bench_left_out(p, results);
     heat_map(p, results);
     if (view_count(results))
-        show_rows(&p->html, results, &(struct show_table){"Results", columns, 12, 400, 0});
+        results_table(p, results);
     else
         html_raw(&p->html, "<p class=missing>The file holds no result.</p>\n");
+    notes_list(p, results);
     show_rest(&p->html, root, handled);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// confirm, fit and rehearse: predictions held against what ran here.
+// confirm and rehearse: predictions held against what ran here.
 #include "axis.h"
 #include "chart.h"
+#include "pairs.h"
 #include "scatter.h"
 
 #include "base/units.h"
@@ -26,9 +27,9 @@ static struct view first_array(struct view root, const char *keys) {
 #define PREDICTED_S "planned_s|predicted_s|simulated_s|expected_s|fitted_s|model_s"
 #define MEASURED_S "measured_s|median_s|observed_s"
 
-// Scatter of seconds for an array of pairs; nothing when it holds none.
-static void seconds_figure(struct page *p, struct view array, const char *stem,
-                           const char *heading) {
+// Scatter of seconds for an array of pairs, `what` on its upright axis; nothing when it holds none.
+static void seconds_figure(struct page *p, struct view array, const char *stem, const char *heading,
+                           const char *what) {
     double *predicted = scatter_column(array, PREDICTED_S);
     double *measured = scatter_column(array, MEASURED_S);
     size_t n = view_count(array), known = 0;
@@ -49,74 +50,9 @@ static void seconds_figure(struct page *p, struct view array, const char *stem,
     scatter_figure(p, &(struct scatter){.stem = stem,
                                         .heading = heading,
                                         .x_label = arena_printf(p->arena, "measured (%s)", unit),
-                                        .y_label = arena_printf(p->arena, "predicted (%s)", unit),
+                                        .y_label = arena_printf(p->arena, "%s (%s)", what, unit),
                                         .sets = &set,
                                         .set_count = 1});
-}
-
-#define BARS_SHOWN 16
-
-struct pair_bars {
-    const char *stem, *heading, *x_label; // constants
-    const char *planned, *measured;       // keys
-    double scale;
-    const char *unit;  // key whose unit the ends are shown in
-    const char *first; // name of the upper bar
-};
-
-static const char *transfer_name(const cJSON *c, struct arena *a) {
-    const char *phase = view_item_string(c, "phase"), *kind = view_item_string(c, "kind");
-    const char *what = view_item_string(c, "what"), *name = view_item_string(c, "name");
-    if (name && !kind)
-        return arena_printf(a, "%.60s", name);
-    return arena_printf(a, "%.16s %.24s %.24s", phase ? phase : "", kind ? kind : "transfer",
-                        what ? what : "");
-}
-
-// Planned above, measured below, per transfer.
-static void pair_figure(struct page *p, struct view rows, const struct pair_bars *b) {
-    const char *const names[] = {b->first, "measured"};
-    static const enum plot_colour colours[] = {PLOT_LIGHT, PLOT_BLUE};
-    const char *labels[BARS_SHOWN], *ends[2 * BARS_SHOWN];
-    double values[4 * BARS_SHOWN] = {0}, low = INFINITY, high = 0;
-    char least[SHOW_TEXT], most[SHOW_TEXT];
-    size_t n = 0;
-    for (const cJSON *c = view_first(rows); c && n < BARS_SHOWN; c = c->next) {
-        char text[SHOW_TEXT], times[SHOW_TEXT];
-        double planned = scatter_number(c, b->planned), measured = scatter_number(c, b->measured);
-        if (!(planned > 0) || !(measured > 0))
-            continue;
-        labels[n] = transfer_name(c, p->arena);
-        values[4 * n] = planned / b->scale;
-        values[4 * n + 3] = measured / b->scale;
-        ends[2 * n] = arena_strdup(p->arena, show_format(text, b->unit, planned));
-        ends[2 * n + 1] =
-            arena_printf(p->arena, "%s (%s\xc3\x97)", show_format(text, b->unit, measured),
-                         show_format(times, "ratio", measured / planned));
-        low = fmin(low, measured / planned);
-        high = fmax(high, measured / planned);
-        n++;
-    }
-    if (n == 0)
-        return;
-    struct plot *plot = plot_add(&p->plots, b->stem, b->heading);
-    show_format(least, "ratio", low);
-    show_format(most, "ratio", high);
-    plot->alt = strcmp(least, most) == 0
-                    ? arena_printf(p->arena, "Measured is %s times %s in %s", least, b->first,
-                                   n == 1 ? "the only row" : "every row")
-                    : arena_printf(p->arena, "Measured is %s to %s times %s, over %zu rows", least,
-                                   most, b->first, n);
-    chart_bars(plot, &(struct chart_bars){.x_label = b->x_label,
-                                          .segments = names,
-                                          .colours = colours,
-                                          .segment_count = 2,
-                                          .rows = labels,
-                                          .row_count = n,
-                                          .per_row = 2,
-                                          .values = values,
-                                          .ends = ends});
-    page_figure(p, plot);
 }
 
 static int first_bool(struct view root, const char *a, const char *b) {
@@ -124,26 +60,34 @@ static int first_bool(struct view root, const char *a, const char *b) {
     return v >= 0 ? v : view_bool(root, b);
 }
 
+static void say_pair(struct page *p, struct view root, const char *unit, const char *what) {
+    struct html *h = &p->html;
+    const char *planned = arena_printf(p->arena, "totals.planned_%s", unit);
+    const char *measured = arena_printf(p->arena, "totals.measured_%s", unit);
+    double ratio = view_number(root, measured) / view_number(root, planned);
+    html_raw(h, what);
+    show_value(h, root, measured);
+    html_raw(h, " measured, ");
+    show_value(h, root, planned);
+    html_raw(h, " planned");
+    if (isfinite(ratio) && fabs(ratio - 1) < 0.0005)
+        html_raw(h, ", the same");
+    else if (ratio > 0 && isfinite(ratio))
+        html_printf(h, ", %s times as %s", pairs_times(ratio, p->arena),
+                    strcmp(unit, "s") == 0 ? "long" : "many");
+}
+
 static void confirm_totals(struct page *p, struct view root) {
     struct html *h = &p->html;
     if (isnan(view_number(root, "totals.measured_bytes")))
         return;
-    html_raw(h, "<p>Bytes sent: ");
-    show_value(h, root, "totals.measured_bytes");
-    html_raw(h, " of ");
-    show_value(h, root, "totals.planned_bytes");
-    html_raw(h, " planned, ratio ");
-    show_value(h, root, "totals.ratio_bytes");
-    if (!isnan(view_number(root, "totals.ratio_s"))) {
-        html_raw(h, "; time: ");
-        show_value(h, root, "totals.measured_s");
-        html_raw(h, " of ");
-        show_value(h, root, "totals.planned_s");
-        html_raw(h, ", ratio ");
-        show_value(h, root, "totals.ratio_s");
-    } else {
+    html_raw(h, "<p>");
+    say_pair(p, root, "bytes", "Bytes sent by a rank: ");
+    if (!isnan(view_number(root, "totals.planned_s")) &&
+        !isnan(view_number(root, "totals.measured_s")))
+        say_pair(p, root, "s", ". Time of all that ran: ");
+    else
         html_raw(h, "; no time was planned for the hardware here");
-    }
     html_raw(h, ".");
     if (view_number(root, "scale") < 1) {
         html_raw(h, " Sizes were scaled to ");
@@ -180,27 +124,26 @@ void page_confirm_body(struct page *p, struct view root) {
                                                  {"what", "Of"},
                                                  {"link", "Link"},
                                                  {"count", "Count"},
-                                                 {"planned_bytes", "Planned"},
+                                                 {"planned_bytes", "Bytes planned"},
                                                  {"run_planned_bytes", "Run as"},
-                                                 {"measured_bytes", "Measured"},
-                                                 {"ratio_bytes", "Ratio"},
+                                                 {"measured_bytes", "Bytes measured"},
+                                                 {"ratio_bytes", "Ratio of bytes"},
                                                  {"wire_bytes", "On the wire"},
-                                                 {"planned_s", "Planned"},
-                                                 {"measured_s", "Measured"},
-                                                 {"ratio_s", "Ratio"},
+                                                 {"planned_s", "Time planned"},
+                                                 {"measured_s", "Time measured"},
+                                                 {"ratio_s", "Ratio of times"},
                                                  {"status", "Status"},
                                                  {"reason", "Reason"}};
     struct view rows = first_array(root, "transfers|rows");
+    pair_figure(
+        p, rows,
+        &(struct pair_bars){"confirm-time", "Time of each transfer: planned above, measured below",
+                            "time per step", "planned_s", "measured_s", "_s", "planned", NULL});
     pair_figure(p, rows,
-                &(struct pair_bars){"confirm-time",
-                                    "Time of each transfer: planned above, measured below",
-                                    "milliseconds per step", "planned_s", "measured_s", UNITS_MILLI,
-                                    "_s", "planned"});
-    pair_figure(p, rows,
-                &(struct pair_bars){"confirm-bytes",
-                                    "Bytes of each transfer: planned above, measured below",
-                                    "MiB sent per rank, as run", "run_planned_bytes|planned_bytes",
-                                    "measured_bytes", (double)UNITS_MIB, "_bytes", "planned"});
+                &(struct pair_bars){
+                    "confirm-bytes", "Bytes of each transfer: planned above, measured below",
+                    "sent per rank and step, as run", "run_planned_bytes|planned_bytes",
+                    "measured_bytes", "_bytes", "planned", NULL});
     if (view_count(rows))
         show_rows(&p->html, rows,
                   &(struct show_table){"Planned and measured, transfer by transfer", columns, 15,
@@ -210,71 +153,149 @@ void page_confirm_body(struct page *p, struct view root) {
     show_rest(&p->html, root, handled);
 }
 
-void page_fit_answer(struct page *p, struct view root) {
-    struct html *h = &p->html;
-    struct view fits = first_array(root, "fits|coefficients|results");
-    html_printf(h, "<p class=headline>%zu laws fitted to measurements", view_count(fits));
-    if (view_string(root, "name")) {
-        html_raw(h, " of ");
-        html_user(h, view_string(root, "name"));
-    }
-    html_raw(h, ".</p>\n");
-    if (view_count(fits) == 0)
-        html_raw(h, "<p class=note>Nothing in this file was fitted.</p>\n");
-}
-
-void page_fit_body(struct page *p, struct view root) {
-    static const char *const handled[] = {"schema", "command", "residuals", "fits", "points", NULL};
-    struct view residuals = first_array(root, "residuals|points");
-    seconds_figure(p, residuals, "fit", "The fit: measured against fitted");
-    if (view_count(residuals))
-        show_any(&p->html, residuals, "Residuals");
-    show_any(&p->html, first_array(root, "fits|coefficients"), "Fitted coefficients");
-    show_rest(&p->html, root, handled);
-}
-
 void page_rehearse_answer(struct page *p, struct view root) {
     struct html *h = &p->html;
+    double ratio = view_number(root, "step.measured_s") / view_number(root, "step.simulated_s");
     html_raw(h, "<p class=headline>The simulated step was executed: ");
-    const char *measured[] = {"step.measured_s", "measured_step_s", "measured.step_s",
-                              "measured_s"};
-    const char *simulated[] = {"step.simulated_s", "simulated_step_s", "simulated.step_s",
-                               "simulated_s"};
-    for (size_t i = 0; i < 4; i++)
-        if (!isnan(view_number(root, measured[i])) || i == 3) {
-            show_value(h, root, measured[i]);
-            html_raw(h, " measured, ");
-            show_value(h, root, simulated[i]);
-            html_raw(h, " simulated.</p>\n");
-            break;
-        }
+    show_value(h, root, "step.measured_s");
+    html_raw(h, " measured, ");
+    show_value(h, root, "step.simulated_s");
+    html_raw(h, " simulated");
+    if (ratio > 0)
+        html_printf(h, ": %s times as long", pairs_times(ratio, p->arena));
+    html_raw(h, ".</p>\n");
+    if (view_number(root, "shrink") < 1) {
+        html_raw(h, "<p>Bytes and durations were shrunk to ");
+        show_value(h, root, "shrink");
+        html_raw(h, " of the step's.</p>\n");
+    }
     html_raw(
         h, "<p class=note>A rehearsal checks timing and overlap on this machine; it proves nothing "
            "about what a framework does.</p>\n");
+}
+
+enum { GANTT_STREAMS = 10 };
+
+struct turns { // streams with work, each a row as simulated and a row as measured
+    const char *streams[GANTT_STREAMS], *rows[2 * GANTT_STREAMS];
+    size_t count;
+};
+
+static int turn_row(struct turns *t, const char *stream, struct arena *a) {
+    for (size_t i = 0; i < t->count; i++)
+        if (strcmp(t->streams[i], stream) == 0)
+            return (int)(2 * i);
+    if (t->count == GANTT_STREAMS)
+        return -1;
+    t->streams[t->count] = stream;
+    t->rows[2 * t->count] = arena_printf(a, "%.20s simulated", stream);
+    t->rows[2 * t->count + 1] = arena_printf(a, "%.20s measured", stream);
+    return (int)(2 * t->count++);
+}
+
+// The simulated step above and the rehearsed one below, stream by stream.
+static void rehearse_gantt(struct page *p, struct view root, struct view tasks) {
+    static const enum plot_colour colours[] = {PLOT_LIGHT, PLOT_BLUE};
+    static const char *const names[] = {"simulated", "measured"};
+    static const char *const starts[] = {"simulated_start_s", "measured_start_s"};
+    static const char *const lasts[] = {"simulated_s", "measured_s"};
+    struct chart_task *parts = arena_array(p->arena, 2 * view_count(tasks) + 1, sizeof *parts);
+    struct turns t = {.count = 0};
+    double end = 0;
+    size_t n = 0;
+    for (const cJSON *c = view_first(tasks); c; c = c->next) {
+        const char *stream = view_item_string(c, "stream");
+        for (int k = 0; k < 2 && stream; k++) {
+            double from = view_item_number(c, starts[k]), lasting = view_item_number(c, lasts[k]);
+            int row = from >= 0 && lasting > 0 ? turn_row(&t, stream, p->arena) : -1;
+            if (row < 0)
+                continue;
+            parts[n++] = (struct chart_task){from, from + lasting, row + k, colours[k]};
+            end = fmax(end, from + lasting);
+        }
+    }
+    if (n == 0)
+        return;
+    const char *unit;
+    double scale = axis_seconds(end, &unit);
+    for (size_t i = 0; i < n; i++) {
+        parts[i].start /= scale;
+        parts[i].end /= scale;
+    }
+    char text[2][SHOW_TEXT];
+    struct plot *plot = plot_add(&p->plots, "rehearse-gantt",
+                                 "The step as simulated and as it ran, stream by stream");
+    plot->alt = arena_printf(p->arena, "The step was simulated with %s and took %s",
+                             show_format(text[0], "_s", view_number(root, "step.simulated_s")),
+                             show_format(text[1], "_s", view_number(root, "step.measured_s")));
+    chart_gantt(plot, &(struct chart_gantt){.x_label = arena_printf(p->arena,
+                                                                    "time since the step began "
+                                                                    "(%s)",
+                                                                    unit),
+                                            .rows = t.rows,
+                                            .row_count = 2 * t.count,
+                                            .tasks = parts,
+                                            .task_count = n,
+                                            .colours = colours,
+                                            .colour_names = names,
+                                            .colour_count = 2,
+                                            .end = end / scale});
+    page_figure(p, plot);
+}
+
+static void rehearse_tables(struct page *p, struct view root, struct view tasks) {
+    static const struct show_column streams[] = {{"name", "Stream"},
+                                                 {"simulated_busy_s", "Busy, simulated"},
+                                                 {"measured_busy_s", "Busy, measured"},
+                                                 {"simulated_exposed_s", "Exposed, simulated"},
+                                                 {"measured_exposed_s", "Exposed, measured"}};
+    static const struct show_column columns[] = {{"id", "Task"},
+                                                 {"kind", "Kind"},
+                                                 {"stream", "Stream"},
+                                                 {"phase", "Phase"},
+                                                 {"unit", "Unit"},
+                                                 {"simulated_s", "Simulated"},
+                                                 {"measured_s", "Measured"},
+                                                 {"simulated_start_s", "Starts, simulated"},
+                                                 {"measured_start_s", "Starts, measured"}};
+    struct view deviating = view_find(root, "deviating");
+    if (view_count(view_find(root, "streams")))
+        show_rows(&p->html, view_find(root, "streams"),
+                  &(struct show_table){"Streams", streams, 5, 40, 0});
+    if (view_count(deviating))
+        show_rows(&p->html, deviating,
+                  &(struct show_table){"Tasks furthest from the simulation", columns, 9, 20, 0});
+    if (view_count(tasks) == 0)
+        return;
+    html_raw(&p->html, "<details><summary>Every task</summary>\n");
+    show_rows(&p->html, tasks, &(struct show_table){"Tasks", columns, 9, 400, 0});
+    html_raw(&p->html, "</details>\n");
 }
 
 void page_rehearse_body(struct page *p, struct view root) {
     static const char *const handled[] = {"schema",  "command", "model",     "cluster", "tasks",
                                           "streams", "note",    "deviating", NULL};
     struct view tasks = first_array(root, "tasks|deviations"), streams = view_find(root, "streams");
+    rehearse_gantt(p, root, tasks);
     pair_figure(p, streams,
                 &(struct pair_bars){"rehearse-streams",
                                     "Busy time of each stream: simulated above, measured below",
-                                    "seconds busy", "simulated_busy_s|busy_simulated_s",
-                                    "measured_busy_s|busy_measured_s", 1, "_s", "simulated"});
+                                    "busy", "simulated_busy_s|busy_simulated_s",
+                                    "measured_busy_s|busy_measured_s", "_s", "simulated", NULL});
     pair_figure(
         p, streams,
         &(struct pair_bars){"rehearse-exposed",
                             "Time of each stream with no kernel beside it: simulated above, "
                             "measured below",
-                            "seconds exposed", "simulated_exposed_s", "measured_exposed_s", 1, "_s",
-                            "simulated"});
-    seconds_figure(p, tasks, "rehearse", "Tasks: measured against simulated");
-    if (view_count(streams))
-        show_any(&p->html, streams, "Streams");
-    if (view_count(view_find(root, "deviating")))
-        show_any(&p->html, view_find(root, "deviating"), "Tasks furthest from the simulation");
-    if (view_count(tasks))
-        show_any(&p->html, tasks, "Tasks");
+                            "exposed", "simulated_exposed_s", "measured_exposed_s", "_s",
+                            "simulated", NULL});
+    seconds_figure(p, tasks, "rehearse", "Duration of each task: simulated against measured",
+                   "simulated");
+    if (view_number(root, "ranks") > 0) {
+        html_raw(&p->html, "<p>Figures of the median of five turns, on rank 0 of ");
+        show_value(&p->html, root, "ranks");
+        html_raw(&p->html, ".</p>\n");
+    }
+    rehearse_tables(p, root, tasks);
     show_rest(&p->html, root, handled);
 }

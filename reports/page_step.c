@@ -2,6 +2,7 @@
 // One simulated step: time, waits, the streams as a Gantt chart, memory over the step.
 #include "chart.h"
 #include "page.h"
+#include "pairs.h"
 
 #include "base/units.h"
 
@@ -98,7 +99,8 @@ static bool is_compute(const char *stream) {
 }
 
 // A task as one or two rectangles: the hidden part, then the part that others wait for.
-static size_t task_parts(const cJSON *c, struct streams *s, double scale,
+// What runs after the last kernel (`idle_s` on) hides behind nothing.
+static size_t task_parts(const cJSON *c, struct streams *s, double scale, double idle_s,
                          struct chart_task out[2]) {
     double start = view_item_number(c, "start_s"), end = view_item_number(c, "end_s");
     const char *stream = view_item_string(c, "stream");
@@ -107,8 +109,12 @@ static size_t task_parts(const cJSON *c, struct streams *s, double scale,
     int row = stream_row(s, stream ? stream : "stream");
     if (row < 0)
         return 0;
-    double exposed = exposed_seconds(c, end - start), split = end - exposed;
-    enum plot_colour colour = is_compute(s->names[row]) ? PLOT_BLUE : PLOT_SKY;
+    bool kernels = is_compute(s->names[row]);
+    double exposed = exposed_seconds(c, end - start);
+    if (!kernels && end > idle_s)
+        exposed = fmax(exposed, end - fmax(start, idle_s));
+    double split = end - exposed;
+    enum plot_colour colour = kernels ? PLOT_BLUE : PLOT_SKY;
     size_t n = 0;
     if (split > start)
         out[n++] = (struct chart_task){start / scale, split / scale, row, colour};
@@ -129,10 +135,13 @@ static size_t read_phases(struct view root, double scale, struct chart_mark *out
     return n;
 }
 
-static double last_end(struct view tasks) {
+static double last_end(struct view tasks, bool kernels) {
     double end = 0;
-    for (const cJSON *c = view_first(tasks); c; c = c->next)
-        end = fmax(end, view_item_number(c, "end_s"));
+    for (const cJSON *c = view_first(tasks); c; c = c->next) {
+        const char *stream = view_item_string(c, "stream");
+        if (!kernels || (stream && is_compute(stream)))
+            end = fmax(end, view_item_number(c, "end_s"));
+    }
     return end;
 }
 
@@ -169,14 +178,15 @@ static void gantt(struct page *p, struct view root) {
     struct chart_mark phases[16];
     const char *unit;
     size_t count = view_count(tasks), n = 0;
-    double scale = axis_seconds(last_end(tasks), &unit);
+    double scale = axis_seconds(last_end(tasks, false), &unit);
+    double idle_s = last_end(tasks, true) > 0 ? last_end(tasks, true) : INFINITY;
     struct view streams = view_find(root, "streams");
     struct chart_task *parts = arena_array(p->arena, 2 * count + 1, sizeof *parts);
     for (const cJSON *c = view_first(streams); c; c = c->next)
         if (has_tasks(tasks, view_item_string(c, "name")))
             stream_row(&s, view_item_string(c, "name"));
     for (const cJSON *c = view_first(tasks); c; c = c->next)
-        n += task_parts(c, &s, scale, parts + n);
+        n += task_parts(c, &s, scale, idle_s, parts + n);
     struct plot *plot = plot_add(&p->plots, "gantt", "The step, stream by stream");
     plot->alt = gantt_alt(p, root);
     chart_gantt(plot, &(struct chart_gantt){
@@ -190,7 +200,7 @@ static void gantt(struct page *p, struct view root) {
                           .colour_count = 3,
                           .phases = phases,
                           .phase_count = read_phases(root, scale, phases, 16),
-                          .end = last_end(tasks) / scale});
+                          .end = last_end(tasks, false) / scale});
     page_figure(p, plot);
 }
 
@@ -247,6 +257,85 @@ static void memory_over_time(struct page *p, struct view root) {
     page_figure(p, plot);
 }
 
+static void time_table(struct page *p, struct view time) {
+    static const struct show_column rows[] = {{"step_s", "One optimizer step"},
+                                              {"step_low_s", "at the least"},
+                                              {"step_high_s", "at the most"},
+                                              {"forward_s", "Forward"},
+                                              {"backward_s", "Backward"},
+                                              {"optimizer_s", "Optimizer"},
+                                              {"compute_s", "Kernels run for"},
+                                              {"exposed_comm_s", "Exposed communication"},
+                                              {"exposed_offload_s", "Exposed offload"},
+                                              {"host_issue_s", "Waiting for the host's launches"},
+                                              {"bubble_s", "Waiting for other pipeline stages"},
+                                              {"tokens_per_s_per_gpu", "Tokens per second and GPU"},
+                                              {"mfu", "Model FLOPs utilization"},
+                                              {"hfu", "the same with recomputation"},
+                                              {"peak_flop_per_s", "Peak of the GPU for this type"},
+                                              {"reason", "Why there is no time"}};
+    if (!view_is_object(time))
+        return;
+    show_table_open(&p->html, "Time");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!view_is_missing(view_find(time, rows[i].key)))
+            show_pair(&p->html, rows[i].heading, time, rows[i].key);
+    show_table_close(&p->html);
+}
+
+static void nearest_table(struct page *p, struct view nearest) {
+    static const struct show_column rows[] = {{"id", "Run"},
+                                              {"source", "Published in"},
+                                              {"gpu", "GPU"},
+                                              {"gpus", "GPUs"},
+                                              {"framework", "Framework"},
+                                              {"strategy", "Strategy"},
+                                              {"parameters", "Parameters"},
+                                              {"tokens_per_gpu", "Tokens per GPU and step"},
+                                              {"differs", "How it differs from this step"},
+                                              {"measured_s", "Step, measured"},
+                                              {"predicted_s", "Step, predicted"},
+                                              {"error", "Error of the prediction"},
+                                              {"group_n", "Runs of the same GPU and strategy"},
+                                              {"group_error", "Their mean absolute error"}};
+    if (!view_is_object(nearest))
+        return;
+    show_table_open(&p->html,
+                    "The measured run nearest to this step, and how far off it is predicted");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        show_pair(&p->html, rows[i].heading, nearest, rows[i].key);
+    show_table_close(&p->html);
+}
+
+// What a trace or a snapshot of the real run says, beside what was simulated.
+static void comparison(struct page *p, struct view rows, const struct pair_bars *bars,
+                       const char *caption) {
+    struct html *h = &p->html;
+    size_t i = 0;
+    if (view_count(rows) == 0)
+        return;
+    pair_figure(p, rows, bars);
+    show_table_open(h, caption);
+    html_raw(h, "<thead><tr><th scope=col>What<th scope=col>Simulated<th scope=col>Measured<th "
+                "scope=col>Measured over simulated</tr></thead><tbody>\n");
+    for (const cJSON *c = view_first(rows); c && i < 60; c = c->next, i++) {
+        struct view row = view_member(rows, c, i);
+        const char *unit = view_string(row, "unit");
+        const char *key = arena_printf(p->arena, "_%.16s", unit ? unit : "");
+        html_raw(h, "<tr><th scope=row>");
+        show_value(h, row, "name");
+        html_raw(h, "</th><td>");
+        show_value_as(h, row, "predicted", key);
+        html_raw(h, "</td><td>");
+        show_value_as(h, row, "measured", key);
+        html_raw(h, "</td><td>");
+        show_value(h, row, "ratio");
+        html_raw(h, "</td></tr>\n");
+    }
+    html_raw(h, "</tbody>");
+    show_table_close(h);
+}
+
 void page_step_body(struct page *p, struct view root) {
     static const char *const handled[] = {"schema",           "command", "model",  "cluster",
                                           "strategy",         "waits",   "tasks",  "bound_by",
@@ -259,15 +348,23 @@ void page_step_body(struct page *p, struct view root) {
     gantt(p, root);
     waits_list(p, root);
     memory_over_time(p, root);
+    comparison(p, view_find(root, "profile.comparison"),
+               &(struct pair_bars){"step-trace", "The step beside its profiler trace",
+                                   "time of a step", "predicted", "measured", "_s", "simulated",
+                                   .only = "s"},
+               "Simulated and traced");
+    comparison(p, view_find(root, "snapshot.comparison"),
+               &(struct pair_bars){"step-snapshot", "Memory beside the allocator's snapshot",
+                                   "allocated per GPU", "predicted", "measured", "_bytes",
+                                   "simulated", .only = "bytes"},
+               "Simulated and recorded memory");
     if (view_count(view_find(root, "streams")))
         show_rows(&p->html, view_find(root, "streams"),
                   &(struct show_table){"Streams", streams, 3, 40, 0});
     if (view_count(view_find(root, "phases")))
         show_rows(&p->html, view_find(root, "phases"),
                   &(struct show_table){"Phases", phases, 3, 40, 0});
-    show_any(&p->html, view_find(root, "time"), "Time");
-    if (view_is_object(view_find(root, "nearest_measured")))
-        show_any(&p->html, view_find(root, "nearest_measured"),
-                 "The measured run nearest to this step, and how far off it is predicted");
+    time_table(p, view_find(root, "time"));
+    nearest_table(p, view_find(root, "nearest_measured"));
     show_rest(&p->html, root, handled);
 }

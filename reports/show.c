@@ -22,8 +22,8 @@ static const char *last_part(const char *dotted) {
 
 static bool is_fraction(const char *key) {
     static const char *const suffixes[] = {
-        "mfu", "hfu",        "mape",       "ape",      "fraction", "bias",         "coverage",
-        "_cv", "half_width", "efficiency", "relative", "_rel",     "of_10_percent"};
+        "mfu", "hfu",        "mape",       "ape",      "fraction", "bias",          "coverage",
+        "_cv", "half_width", "efficiency", "relative", "_rel",     "of_10_percent", "error"};
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
         if (ends_with(key, suffixes[i]))
             return true;
@@ -65,6 +65,8 @@ const char *show_percent(char text[SHOW_TEXT], double fraction) {
     double percent = 100 * fraction;
     if (isnan(fraction))
         snprintf(text, SHOW_TEXT, "\xe2\x80\x93");
+    else if (!isfinite(percent))
+        snprintf(text, SHOW_TEXT, "%.4g", fraction);
     else
         snprintf(text, SHOW_TEXT, fabs(percent) < 100 ? "%.3g %%" : "%.0f %%", percent);
     return text;
@@ -138,6 +140,11 @@ const char *show_word(const char *word) {
         {"send_recv", "send and receive"},
         {"h2d", "host to GPU"},
         {"d2h", "GPU to host"},
+        {"d2d", "within the GPU"},
+        {"p2p", "GPU to GPU"},
+        {"h2h", "within the host"},
+        {"step_time", "step time"},
+        {"data_parallel", "data parallel"},
         {"nvme_read", "NVMe read"},
         {"nvme_write", "NVMe write"},
         {"already_enough", "enough already"},
@@ -151,8 +158,8 @@ const char *show_word(const char *word) {
 
 // Keys whose words are this program's own; a recipe's words stay as they are typed.
 static bool is_worded(const char *key) {
-    static const char *const keys[] = {"bound_by",   "link", "reason", "phase",
-                                       "peak_phase", "kind", "path",   "direction"};
+    static const char *const keys[] = {"bound_by", "link", "reason",    "phase", "peak_phase",
+                                       "kind",     "path", "direction", "metric"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(key, keys[i]) == 0)
             return true;

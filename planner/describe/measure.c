@@ -204,7 +204,7 @@ static bool read_result(struct json_node o, struct arena *a, struct measure_resu
 // The header object of either form; *results receives the list if it is there.
 static bool read_header(struct json_node root, struct arena *a, struct measurement *out,
                         struct json_node *results, bool *has_results, struct err *e) {
-    static const char *const keys[] = {"schema", "host", "build", "results"};
+    static const char *const keys[] = {"schema", "command", "host", "build", "results"};
     const char *schema = NULL;
     struct json_node part;
     if (!json_is_object(root))
@@ -215,6 +215,10 @@ static bool read_header(struct json_node root, struct arena *a, struct measureme
         return json_fail(root, e, "schema is \"%s\", expected \"" MEASURE_SCHEMA "\"", schema);
     if (!json_check_keys(root, keys, COUNT(keys), e))
         return false;
+    const char *command = NULL;
+    if (!json_get_string(root, "command", false, &command, e))
+        return false;
+    out->build.command = command ? arena_strdup(a, command) : NULL;
     if (json_find(root, "host", &part) && !json_is_null(part) &&
         !read_fields(part, host_fields, COUNT(host_fields), NULL, a, &out->host, e))
         return false;
@@ -406,6 +410,8 @@ cJSON *measure_result_to_json(const struct measure_result *r) {
 static cJSON *header_to_json(const struct measure_host *h, const struct measure_build *b) {
     cJSON *root = cJSON_CreateObject();
     json_add_string(root, "schema", MEASURE_SCHEMA);
+    if (b->command)
+        json_add_string(root, "command", b->command);
     write_fields(json_add_object(root, "host"), host_fields, COUNT(host_fields), h);
     write_fields(json_add_object(root, "build"), build_fields, COUNT(build_fields), b);
     return root;

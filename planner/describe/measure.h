@@ -32,6 +32,7 @@ struct measure_build {
     const char *type;   // Meson build type; "release", "debugoptimized", ...
     const char *flags;  // compiler and flags
     const char *commit; // source revision
+    const char *command; // what was typed; stands beside "build", NULL where it is not stated
 };
 
 // One result. Times in seconds of ONE iteration (the slowest rank's). Doubles are NAN, integers 0

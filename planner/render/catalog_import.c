@@ -82,6 +82,8 @@ static bool finish(struct cli *cli, const struct import_request *q, cJSON *root)
     struct output_request o = q->output;
     if (q->out)
         o.json = q->out;
+    if (!cJSON_HasObjectItem(root, "command"))
+        json_add_string(root, "command", cli->command_line);
     return cli_result(cli, &o, root);
 }
 
@@ -116,5 +118,6 @@ bool catalog_import(struct cli *cli, const struct import_request *q) {
         print_topology(&t, cli->arena);
     else if (table)
         print_measurement(&all);
+    all.build.command = cli->command_line;
     return finish(cli, q, t.count ? topology_to_json(&t, cli->arena) : measure_to_json(&all));
 }

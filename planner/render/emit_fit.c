@@ -2,6 +2,7 @@
 #include "render/emit_fit.h"
 
 #include "base/units.h"
+#include "cost/collective.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -13,9 +14,24 @@ static const char *title_of(const struct calibrated_series *s, struct arena *a) 
                         s->algorithm ? s->algorithm : "");
 }
 
-static void emit_law(cJSON *list, const char *title, const struct series_law *l, double left_out) {
+// The bus bandwidth no large message can pass: one GPU's NVLink within a node; between nodes that
+// are used whole, the node's network. NAN where neither is known.
+static double line_rate(const struct cluster *c, const struct calibrated_series *s) {
+    if (s->nodes == 1)
+        return c->gpu.nvlink_bytes_per_s.value;
+    if (s->ranks != s->nodes * c->gpus_per_node)
+        return NAN;
+    return c->nic_bytes_per_s.value * (double)c->nics_per_node;
+}
+
+static void emit_law(cJSON *list, const char *title, const struct calibrated_series *s,
+                     const struct series_law *l, double line) {
     cJSON *o = json_append_object(list);
     json_add_string(o, "law", title);
+    json_add_string(o, "collective", collective_name(s->collective));
+    json_add_u64(o, "nodes", s->nodes);
+    json_add_u64(o, "ranks", s->ranks);
+    json_add_double(o, "line_rate_bytes_per_s", line > 0 ? line : NAN);
     json_add_double(o, "latency_s", l->latency_s);
     json_add_double(o, "latency_stderr_s", l->latency_s * l->latency_error);
     json_add_double(o, "bandwidth_bytes_per_s", l->bytes_per_s);
@@ -25,10 +41,22 @@ static void emit_law(cJSON *list, const char *title, const struct series_law *l,
     json_add_double(o, "max_payload_bytes", l->max_payload_bytes);
     json_add_double(o, "scatter", l->scatter);
     json_add_u64(o, "points", l->points);
-    json_add_double(o, "left_out", left_out);
+    json_add_double(o, "left_out", s->fit.cross_validation);
 }
 
-static void emit_residuals(cJSON *list, const struct calibrated_series *s, const char *title) {
+// What the model says of the cluster without any fit.
+static double model_s(const struct cluster *c, const struct calibrated_series *s,
+                      double payload_bytes) {
+    struct cluster bare = *c;
+    struct group_layout g = {s->ranks, s->nodes ? s->ranks / s->nodes : s->ranks, 1};
+    struct collective_time t;
+    bare.fit_count = 0;
+    collective_estimate(&bare, s->collective, &g, payload_bytes, &t);
+    return t.seconds;
+}
+
+static void emit_residuals(cJSON *list, const struct cluster *c, const struct calibrated_series *s,
+                           const char *title) {
     for (size_t i = 0; i < s->point_count; i++) {
         const struct series_point *p = &s->points[i];
         cJSON *o = json_append_object(list);
@@ -37,6 +65,7 @@ static void emit_residuals(cJSON *list, const struct calibrated_series *s, const
         json_add_double(o, "measured_s", p->seconds);
         json_add_double(o, "fitted_s",
                         series_fit_seconds(&s->fit, p->payload_bytes, p->sent_bytes));
+        json_add_double(o, "model_s", model_s(c, s, p->payload_bytes));
     }
 }
 
@@ -71,8 +100,8 @@ cJSON *emit_fit_json(const struct calibration *c, const char *command, struct ar
             continue;
         }
         for (size_t k = 0; k < s->fit.piece_count; k++)
-            emit_law(fits, title, &s->fit.pieces[k], s->fit.cross_validation);
-        emit_residuals(residuals, s, title);
+            emit_law(fits, title, s, &s->fit.pieces[k], line_rate(&c->cluster, s));
+        emit_residuals(residuals, &c->cluster, s, title);
     }
     cJSON *rates = json_add_array(root, "rates");
     for (size_t i = 0; i < c->rate_count; i++) {
