@@ -154,6 +154,10 @@ static bool read_table(struct reader *r, struct measured_table *out, struct err 
     return json_stream_next(r->s, &t, e); // nothing after it
 }
 
+const char *measured_runs_path(struct arena *a) {
+    return arena_printf(a, "%s/measured/runs.json", catalog_dir());
+}
+
 bool measured_load(struct arena *a, struct measured_table *out, struct err *e) {
     const char *path = arena_printf(a, "%s/measured/table.json", catalog_dir());
     struct measured_table t = {0};

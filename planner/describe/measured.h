@@ -30,6 +30,9 @@ struct measured_table {
     size_t count;
 };
 
+// The runs themselves, in the form that validate reads.
+const char *measured_runs_path(struct arena *a);
+
 // An absent file is an empty table.
 bool measured_load(struct arena *a, struct measured_table *out, struct err *e);
 

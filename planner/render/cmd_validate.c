@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "describe/measured.h"
 #include "render/cmd.h"
 #include "render/emit_validate.h"
 
@@ -37,9 +38,11 @@ static const struct opt validate_options[] = {
 
 static const struct opt *const validate_tables[] = {validate_options, output_options_at_zero, NULL};
 static const char *const validate_help[] = {
-    "RUNS.json  measured training runs, an array of rows with model, GPU, recipe and measurement",
+    "RUNS.json  measured training runs, an array of rows with model, GPU, recipe and measurement; "
+    "the public ones that come with shardplan unless given",
     NULL};
 static const char *const validate_examples[] = {
+    "shardplan validate",
     "shardplan validate tests/fixtures/validation/runs.json --rows",
     "shardplan validate --collectives tests/fixtures/validation/collectives.json",
     NULL,
@@ -56,13 +59,14 @@ static const struct opt_command validate_opt = {
              "the same rules. Step time of the data_parallel group decides --max-mape.",
 };
 
-static bool judge(struct cli *cli, const struct validate_options *o, struct validate_result *r) {
+static bool judge(struct cli *cli, const struct validate_options *o, const char *input,
+                  struct validate_result *r) {
     if (o->collectives != NULL) {
         return cli_expect(cli, &validate_opt, 0) &&
-               validate_collectives(o->collectives, cli->arena, r, &cli->err);
+               validate_collectives(input, cli->arena, r, &cli->err);
     }
-    return cli_expect(cli, &validate_opt, 1) &&
-           validate_runs(cli->rest.items[0], cli->arena, r, &cli->err);
+    return (cli->rest.count == 0 || cli_expect(cli, &validate_opt, 1)) &&
+           validate_runs(input, cli->arena, r, &cli->err);
 }
 
 static int run_validate(struct cli *cli, int argc, char **argv) {
@@ -71,13 +75,17 @@ static int run_validate(struct cli *cli, int argc, char **argv) {
     if (!cli_parse(cli, &validate_opt, argc, argv, &o)) {
         return cli->status;
     }
-    if (!judge(cli, &o, &r)) {
+    const char *input = o.collectives != NULL ? o.collectives
+                        : cli->rest.count > 0 ? cli->rest.items[0]
+                                              : measured_runs_path(cli->arena);
+    if (!judge(cli, &o, input, &r)) {
         return cli_fail(cli);
     }
     if (cli_prints_table(&o.output)) {
+        if (o.collectives == NULL && cli->rest.count == 0)
+            fputs("The public runs that come with shardplan\n\n", stdout);
         emit_validate_table(&r, o.rows, stdout);
     }
-    const char *input = o.collectives != NULL ? o.collectives : cli->rest.items[0];
     if (!cli_result(cli, &o.output, emit_validate_json(&r, cli->command_line, input))) {
         return cli_fail(cli);
     }

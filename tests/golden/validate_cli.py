@@ -85,8 +85,16 @@ class Refusals(unittest.TestCase):
         self.assertIn("array of runs", done.stderr)
         self.assertEqual(run("--collectives", RUNS).returncode, 4)
 
+    def test_alone_it_scores_the_runs_that_come_along(self):
+        own = run("--json", "-")
+        given = run(os.path.join(os.environ["SHARDPLAN_CATALOG"], "measured", "runs.json"), "--json", "-")
+        self.assertEqual(own.returncode, 0)
+        alone, named = json.loads(own.stdout), json.loads(given.stdout)
+        self.assertEqual({**alone, "command": "", "input": ""}, {**named, "command": "", "input": ""})
+        self.assertGreater(alone["step_time"]["n"], 100)
+
     def test_usage(self):
-        self.assertEqual(run().returncode, 2)
+        self.assertEqual(run(RUNS, RUNS).returncode, 2)
         self.assertEqual(run(RUNS, "--colectives", BANDWIDTHS).returncode, 2)
         self.assertEqual(run("--help").returncode, 0)
 
