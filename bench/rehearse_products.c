@@ -90,9 +90,10 @@ bool products_open(const struct products_setup *s, struct products **out, struct
         abort();
     p->setup = *s;
     *out = NULL;
-    if (cublasLtCreate(&p->handle) != CUBLAS_STATUS_SUCCESS) {
+    cublasStatus_t r = cublasLtCreate(&p->handle);
+    if (r != CUBLAS_STATUS_SUCCESS) {
         free(p);
-        return err_set(e, ERR_RESOURCE, "cublasLtCreate failed");
+        return r == CUBLAS_STATUS_NOT_INITIALIZED || product_ok(r, "cublasLtCreate", e);
     }
     for (size_t i = 0; i < g->task_count; i++)
         for (size_t k = 0; g->tasks[i].stream == s->stream && k < g->tasks[i].shape_count; k++)

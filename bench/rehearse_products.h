@@ -18,7 +18,7 @@ struct products_setup {
 };
 
 // Plans and arrays for every shape of the stream's tasks; *out is NULL when it has none, or when
-// this build has no cuBLASLt.
+// this build or this machine has no cuBLASLt.
 bool products_open(const struct products_setup *s, struct products **out, struct err *e);
 void products_close(struct products *p); // NULL is fine
 

@@ -238,6 +238,11 @@ def rehearse_offload(folder):
         out = bench(["rehearse", "--backend", "gpu"], graph, report=1)
         assert all(t["measured_s"] >= 0 for t in out["tasks"])
     assert sorted(os.listdir(folder)) == ["config.json", "graph.json", "plan.json"]
+    graph, _ = plan(folder, 1, "--strategy", "zero3")
+    said = subprocess.run([FAKE, "rehearse", graph, "--backend", "gpu", "--force", "--quiet"], text=True, check=True,
+                          env=dict(os.environ, FAKEGPU_NO_CUBLASLT="1", ASAN_OPTIONS="detect_leaks=0"),
+                          capture_output=True, timeout=100).stderr
+    assert "stands in for matrix products" in said, said
 
 
 def rehearse_fails(folder):

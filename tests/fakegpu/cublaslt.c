@@ -2,6 +2,7 @@
 // The used part of cuBLASLt: products computed on the stream's thread, arguments checked as the
 // library's manual has them.
 //
+// FAKEGPU_NO_CUBLASLT=1: as on a machine without the library.
 // Faults, in FAKEGPU_FAULTS beside those of fakegpu.h:
 //   gemm_unsupported:TYPE:1  the heuristic finds nothing for inputs of that cudaDataType_t
 //   gemm_wrong:DEVICE:N      the Nth product on DEVICE has a wrong first column
@@ -70,7 +71,7 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
         abort();
     *device = fakegpu_device();
     *handle = (cublasLtHandle_t)(void *)device;
-    if (fakegpu_enter(__func__) == cudaSuccess)
+    if (fakegpu_enter(__func__) == cudaSuccess && getenv("FAKEGPU_NO_CUBLASLT") == NULL)
         return CUBLAS_STATUS_SUCCESS;
     free(device);
     return CUBLAS_STATUS_NOT_INITIALIZED;

@@ -13,9 +13,9 @@
 # `run` checks correctness, measures ceilings (copies, kernels, GEMM, storage, NCCL with two GPUs or
 # more), fits a cluster to them, simulates and rehearses a step with CPU and NVMe offload, and ends
 # within CHECK_DEADLINE seconds (default 450) whatever hangs: every step has its own limit, and none
-# stops the others. OUT/check.json, written anew after every step, holds what passed, was waived (and
-# why), failed or ran out of time, and every measurement. Exit: 0, 1 (something failed), 4 (no usable
-# GPU), 130 (interrupted).
+# stops the others. OUT/check.json, written anew after every step, holds what passed, was waived
+# (and why), failed or ran out of time, and every measurement. Exit: 0, 1 (something failed), 4 (no
+# usable GPU), 130 (interrupted).
 #
 # Settings: CHECK_BYTES (of a copy), CHECK_SMALL (where only contents count), CHECK_BUDGET (per
 # point), CHECK_STORAGE (test file), CHECK_SHRINK (of rehearsals; by default so that a step takes
@@ -64,7 +64,8 @@ stand_in() {
             next
         }
         {printf "int %s(void) {return 1;}\n", $2} # an error in both libraries
-    ' | "${CC:-cc}" -w -x c -shared -fPIC -Wl,-soname,"$library" ${map:+"$map"} -o "$to/$library" - ||
+    ' | "${CC:-cc}" -w -x c -shared -fPIC -Wl,-soname,"$library" ${map:+"$map"} \
+        -o "$to/$library" - ||
         die "cannot build a stand-in for $library" 1
     rm -f "$to/version"
 }
@@ -87,9 +88,9 @@ copy_libraries() {
 
 # Nothing but glibc may come from outside DIR.
 check_packed() {
-    local dir=$1 program strangers
+    local dir=$1 program strangers path="$1/lib:$1/lib/absent"
     for program in "$dir"/bin/*; do
-        strangers=$(LD_LIBRARY_PATH="$dir/lib:$dir/lib/absent" loads "$program" | awk -v own="$dir/" '
+        strangers=$(LD_LIBRARY_PATH="$path" loads "$program" | awk -v own="$dir/" '
             $2 == "=>" && index($3, own) != 1 &&
                 $1 !~ /^(libc|libm|libpthread|libdl|librt|ld-linux.*)\.so/ {print $1}')
         [ -z "$strangers" ] || die "$program still needs $strangers" 1
@@ -143,7 +144,7 @@ record() {
 
 # What status 4 means: nothing to prove here, or a GPU that was there and failed.
 missing() {
-    local nothing='driver version is insufficient|no CUDA-capable device|CUDA lists none|stub library'
+    local nothing='driver version is insufficient|no CUDA-capable device|lists none|stub library'
     if grep -aq 'is not on this machine' "$out/$1.txt"; then
         echo WAIVED
         return
@@ -222,7 +223,8 @@ library_folders() {
     done | sort -u | while read -r folder; do
         printf '%s\n' "$folder"/nvidia/*/lib
     done
-    ldconfig -p 2>/dev/null | awk '$NF ~ /lib(nccl|cublasLt)\.so/ {print $NF}' | xargs -r -n1 dirname
+    ldconfig -p 2>/dev/null | awk '$NF ~ /lib(nccl|cublasLt)\.so/ {print $NF}' |
+        xargs -r -n1 dirname
 }
 
 # Puts what a slim package lacks where the programs find it: the machine's own, else a stand-in.
@@ -251,7 +253,8 @@ find_libraries() {
 # The catalog's name of this GPU: "NVIDIA H100 80GB HBM3" is tried as H100-80GB-HBM3, H100-80GB, ...
 choose_cluster() {
     local name=$gpu try
-    [ -n "$name" ] || name=$(sed -n '1s/.*"gpu": *"\([^"]*\)".*/\1/p' "$out/device.jsonl" 2>/dev/null)
+    [ -n "$name" ] ||
+        name=$(sed -n '1s/.*"gpu": *"\([^"]*\)".*/\1/p' "$out/device.jsonl" 2>/dev/null)
     name=$(printf '%s' "$name" | sed 's/^NVIDIA //; s/[^A-Za-z0-9]\{1,\}/-/g')
     while [ -n "$name" ]; do
         try=1x$name
@@ -417,7 +420,11 @@ prepare() {
     trap 'rm -rf "$own"' EXIT
     trap interrupted INT TERM
     # Not exported: other programs here have libraries of their own.
-    local libraries="$here/lib:$own${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+    local libraries="$here/lib:$own${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" folder
+    for folder in /usr/local/nvidia/lib64 /usr/local/nvidia/lib; do # where containers mount it
+        [ -e "$folder/libcuda.so.1" ] && libraries=$libraries:$folder
+    done
+    PATH=$PATH:/usr/local/nvidia/bin
     bench=(env LD_LIBRARY_PATH="$libraries" "${CHECK_BENCH:-$here/bin/shardbench}")
     plan=(env LD_LIBRARY_PATH="$libraries" "${CHECK_PLAN:-$here/bin/shardplan}")
     [ -d "$here/models" ] && export SHARDPLAN_CATALOG="$here/models"
@@ -435,7 +442,7 @@ measure_all() {
     flags="--quiet ${CHECK_FLAGS:-}"
     measure kernels 60 cuda --bytes "$bytes" --direction none
     # shellcheck disable=SC2086
-    measure gemm 60 gemm --backend gemm ${CHECK_GEMM:-}
+    measure gemm 90 gemm --backend gemm ${CHECK_GEMM:-}
     measure adam 30 adam
     measure nvme 60 nvme --folder "$out" --max-bytes "${CHECK_STORAGE:-1GiB}"
     if [ "$gpus" -gt 1 ]; then

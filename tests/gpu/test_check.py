@@ -21,7 +21,8 @@ MODEL = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_s
 
 def settings(folder, deadline=150, path=None, **fakegpu):
     env = dict(os.environ, CHECK_BENCH=BENCH, CHECK_PLAN=PLAN, CHECK_BYTES="64KiB", CHECK_SMALL="64KiB", CHECK_BUDGET="0.01s",
-               CHECK_FLAGS="--force -n 3", CHECK_STORAGE="32MiB", CHECK_GEMM="--shape 64x64x64", CHECK_MODEL=os.path.join(folder, "config.json"),
+               CHECK_FLAGS="--force -n 3", CHECK_STORAGE="32MiB", CHECK_GEMM="--shape 64x64x64",
+               CHECK_MODEL=os.path.join(folder, "config.json"),
                CHECK_DEADLINE=str(deadline), ASAN_OPTIONS="detect_leaks=0")
     env.update({"FAKEGPU_" + k.upper(): str(v) for k, v in fakegpu.items()})
     os.makedirs(folder, exist_ok=True)
@@ -136,7 +137,8 @@ def packed(folder):
 
     def inside(status, **settings):
         env = dict(PATH="/usr/bin", **settings)
-        done = subprocess.run([shutil.which("chroot", path="/usr/sbin:/sbin"), root, "/pack/check.sh", "run", "/out"], env=env, text=True, capture_output=True)
+        done = subprocess.run([shutil.which("chroot", path="/usr/sbin:/sbin"), root, "/pack/check.sh", "run", "/out"],
+                              env=env, text=True, capture_output=True)
         assert done.returncode == status, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
         with open(root + "/out/check.json") as f:
             out = json.load(f)
@@ -181,7 +183,8 @@ def interrupted(folder):
     process.communicate(timeout=20)
     with open(path) as f:
         steps = [(s["name"], s["status"]) for s in json.load(f)["steps"]]
-    assert process.returncode == 130 and steps == [("device", "PASS"), ("interrupted", "FAIL")], (process.returncode, steps)
+    assert process.returncode == 130, process.returncode
+    assert steps == [("device", "PASS"), ("interrupted", "FAIL")], steps
 
 
 with tempfile.TemporaryDirectory() as scratch:
