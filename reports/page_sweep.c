@@ -343,8 +343,10 @@ static void scaling_figure(struct page *p, const struct plans *s, const struct p
 }
 
 void page_sweep_body(struct page *p, struct view root) {
-    static const char *const handled[] = {"schema", "command", "model", "cluster",
-                                          "plans",  "pareto",  "space", NULL};
+    static const char *const handled[] = {"schema",  "command", "model",
+                                          "cluster", "plans",   "pareto",
+                                          "space",   "inputs",  "assumed_that_matter",
+                                          NULL};
     struct plans s = read_plans(root), front = read_front(root, &s);
     pareto_figure(p, &s, &front);
     if (front.count == 0 && s.count)
@@ -366,7 +368,9 @@ void page_sweep_body(struct page *p, struct view root) {
         origins_recipe(p, view_find(s.items[0], "recipe"), root,
                        &(struct recipe_of){.title = s.labels[0]});
     page_heading(p, "What this rests on");
+    origins_assumed(p, view_find(root, "assumed_that_matter"));
     plans_nearest(p, &s);
+    origins_inputs(p, view_find(root, "inputs"));
     show_any(&p->html, view_find(root, "space"), "The space that was searched");
     show_rest(&p->html, root, handled);
 }

@@ -23,15 +23,27 @@ static const char *offload_words(struct view plan, struct arena *a) {
     return w ? arena_printf(a, " + params on %s", param) : "";
 }
 
+// " tp8 pp2": how a plan splits the model, which its title does not say.
+static const char *split_words(struct view plan) {
+    static const char *const splits[] = {"tp", "cp", "pp", "ep"};
+    const char *text = "";
+    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
+        double ways = view_number(view_find(plan, "recipe"), splits[i]);
+        if (ways > 1)
+            text = arena_printf(plan.arena, "%s %s%.0f", text, splits[i], ways);
+    }
+    return text;
+}
+
 static const char *strategy_label(struct view plan) {
     const char *strategy = view_string(plan, "strategy"), *title = view_string(plan, "title");
     if (title && *title)
-        return arena_printf(plan.arena, "%.120s", title);
+        return arena_printf(plan.arena, "%.120s%s", title, split_words(plan));
     const char *name = strategy ? strategy : view_string(plan, "recipe.strategy");
     if (!name)
         name = view_string(plan, "name");
-    return arena_printf(plan.arena, "%.60s%.60s", name ? name : "plan",
-                        offload_words(plan, plan.arena));
+    return arena_printf(plan.arena, "%.60s%.60s%s", name ? name : "plan",
+                        offload_words(plan, plan.arena), split_words(plan));
 }
 
 // Knobs that tell plans of one strategy apart, in the order in which they are tried, in words and

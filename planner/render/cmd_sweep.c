@@ -2,6 +2,7 @@
 #include "render/cmd.h"
 
 #include "base/units.h"
+#include "plan/plan_inputs.h"
 #include "plan/sweep.h"
 #include "render/emit_sweep.h"
 #include "render/sweep_ranges.h"
@@ -230,12 +231,30 @@ static char **ranges_spelled_out(struct arena *a, int *argc, char **argv) {
     return out;
 }
 
+// The best plan as a set of its own: the sweep's answer rests on what this plan rests on.
+static bool describe_best(struct cli *cli, const struct sweep_request *q,
+                          const struct sweep_result *r, struct plan_set *s) {
+    const struct sweep_plan *best = &r->plans[0];
+    struct cluster *c = arena_alloc(cli->arena, sizeof *c);
+    *c = *q->basis.cluster;
+    if (c->nodes != best->nodes && !cluster_resize(c, best->nodes, best->gpus, &cli->err))
+        return false;
+    *s = (struct plan_set){.model = q->basis.model, .cluster = c, .plan_count = 1};
+    s->plans = arena_alloc(cli->arena, sizeof *s->plans);
+    *s->plans = best->plan;
+    struct plan_workspace *w = plan_workspace_create();
+    bool ok = plan_inputs(s, w, cli->arena, &cli->err);
+    plan_workspace_destroy(w);
+    return ok;
+}
+
 static int run(struct cli *cli, int argc, char **argv) {
     struct sweep_options o = {0};
     argv = ranges_spelled_out(cli->arena, &argc, argv);
     struct recipe_list list = {0};
     struct sweep_request q = {.stop = interrupted};
     struct sweep_result r;
+    struct plan_set best;
     struct progress progress;
     if (!cli_parse(cli, &sweep_command_options, argc, argv, &o))
         return cli->status;
@@ -257,7 +276,12 @@ static int run(struct cli *cli, int argc, char **argv) {
     struct emit_sweep_context x = {.request = &q,
                                    .command = cli->command_line,
                                    .elapsed_s = elapsed_s(&progress.start),
-                                   .tokens = o.request.recipe.tokens};
+                                   .tokens = o.request.recipe.tokens,
+                                   .origins = list.count ? &list.origins[0] : NULL};
+    if (r.plan_count && (!describe_best(cli, &q, &r, &best) ||
+                         !cli_measured(cli, &o.request.output, &best.measured)))
+        return cli_fail(cli);
+    x.best = r.plan_count ? &best : NULL;
     if (cli_prints_table(&o.request.output))
         emit_sweep_table(&r, &x, cli->arena, stdout);
     if (o.csv) {

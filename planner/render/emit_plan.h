@@ -24,4 +24,6 @@ void emit_nearest(cJSON *o, const struct measured_table *t, const struct measure
                   struct arena *a);
 // "inputs": every figure the plans used and where it came from, and the settings that were given.
 void emit_inputs(cJSON *root, const struct plan_set *s, const struct recipe_origins *origins);
+// "assumed_that_matter": the assumed figures among them that change the answer.
+void emit_assumed(cJSON *root, const struct plan_set *s);
 void emit_recommendation(cJSON *root, const struct recommendation *r);

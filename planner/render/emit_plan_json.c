@@ -261,7 +261,7 @@ void emit_inputs(cJSON *root, const struct plan_set *s, const struct recipe_orig
     }
 }
 
-static void emit_assumed(cJSON *root, const struct plan_set *s) {
+void emit_assumed(cJSON *root, const struct plan_set *s) {
     cJSON *list = json_add_array(root, "assumed_that_matter");
     for (size_t i = 0; i < s->assumption_count; i++) {
         cJSON *o = json_append_object(list);

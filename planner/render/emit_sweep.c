@@ -50,11 +50,18 @@ static void emit_space(cJSON *root, const struct sweep_result *r, const struct s
     json_add_string(o, "objective", sweep_objective_names[q->objective]);
 }
 
-static void emit_entries(cJSON *root, const char *key, const struct sweep_plan *p, size_t count,
-                         struct arena *a) {
-    cJSON *list = json_add_array(root, key);
-    for (size_t i = 0; i < count; i++) {
-        emit_plan_entry(list, &p[i].plan, NULL, a);
+struct entries {
+    const char *key;
+    const struct sweep_plan *items;
+    size_t count;
+    const struct plan_set *set; // whose measured runs each is compared with; NULL = none
+};
+
+static void emit_entries(cJSON *root, const struct entries *n, struct arena *a) {
+    cJSON *list = json_add_array(root, n->key);
+    const struct sweep_plan *p = n->items;
+    for (size_t i = 0; i < n->count; i++) {
+        emit_plan_entry(list, &p[i].plan, n->set, a);
         cJSON *o = cJSON_GetArrayItem(list, (int)i);
         json_add_u64(o, "point", p[i].point);
         json_add_u64(o, "nodes", p[i].nodes);
@@ -83,8 +90,12 @@ cJSON *emit_sweep_json(const struct sweep_result *r, const struct emit_sweep_con
     json_add_u64(root, "feasible", r->feasible);
     json_add_double(root, "elapsed_s", x->elapsed_s);
     json_add_bool(root, "interrupted", r->interrupted);
-    emit_entries(root, "plans", r->plans, r->plan_count, a);
-    emit_entries(root, "pareto", r->pareto, r->pareto_count, a);
+    emit_entries(root, &(struct entries){"plans", r->plans, r->plan_count, x->best}, a);
+    emit_entries(root, &(struct entries){"pareto", r->pareto, r->pareto_count, NULL}, a);
+    if (x->best) {
+        emit_inputs(root, x->best, x->origins);
+        emit_assumed(root, x->best);
+    }
     return root;
 }
 

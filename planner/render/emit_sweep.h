@@ -11,7 +11,9 @@ struct emit_sweep_context {
     const struct sweep_request *request;
     const char *command;
     double elapsed_s;
-    double tokens; // training length for days and cost; 0 = not asked
+    double tokens;                        // training length for days and cost; 0 = not asked
+    const struct plan_set *best;          // the best plan alone, with what it rests on; NULL = none
+    const struct recipe_origins *origins; // what was given; may be NULL
 };
 
 cJSON *emit_sweep_json(const struct sweep_result *r, const struct emit_sweep_context *x,
