@@ -173,6 +173,44 @@ const char *plan_precision_hint(const struct cluster *c, const struct recipe *r,
                         c->gpu.name ? c->gpu.name : "this GPU");
 }
 
+static const char *remedy(const struct recipe *r, enum memory_phase phase) {
+    if (phase == PHASE_SAVE && r->full_state_dict)
+        return "; sharded checkpoints gather nothing: --set recipe.full_state_dict=false";
+    if (phase != PHASE_LOAD)
+        return "";
+    if (recipe_is_stage3(r) && !r->zero_init)
+        return "; build it under zero.Init: --set recipe.zero_init=true";
+    return "";
+}
+
+// FSDP's users mostly load on the CPU; the phase is of a model loaded on every GPU.
+static bool is_certain(const struct plan *p, enum memory_phase phase) {
+    bool loads = phase == PHASE_LOAD || phase == PHASE_INIT;
+    return !loads || recipe_is_deepspeed(&p->recipe) || p->recipe.framework == FRAMEWORK_DDP;
+}
+
+size_t plan_notes(const struct plan *p, struct arena *a, const char *out[PLAN_NOTES_MAX]) {
+    static const enum memory_phase outside[] = {PHASE_LOAD, PHASE_INIT, PHASE_SAVE, PHASE_RESUME};
+    const struct recipe *r = &p->recipe;
+    size_t n = 0;
+    if (p->reason)
+        return 0;
+    uint64_t gpus = r->world * r->tp * r->cp * r->pp;
+    if (gpus == 1 && r->framework != FRAMEWORK_DDP && r->offload_optimizer == OFFLOAD_NONE)
+        out[n++] = "one GPU: shard degree 1, so it shards nothing and holds all states";
+    for (size_t i = 0; i < sizeof outside / sizeof *outside && p->fits; i++) {
+        char bytes[32], capacity[32];
+        enum memory_phase k = outside[i];
+        if (p->memory.phase_fits[k] || !is_certain(p, k))
+            continue;
+        units_format_gib(bytes, sizeof bytes, (double)p->memory.phases[k].allocated_bytes);
+        units_format_gib(capacity, sizeof capacity, (double)p->memory.capacity_bytes);
+        out[n++] = arena_printf(a, "%s takes %s, more than the %s of the card%s",
+                                memory_phase_names[k], bytes, capacity, remedy(r, k));
+    }
+    return n;
+}
+
 static void recommend_fit(struct plan_set *s, size_t best, struct arena *a) {
     struct recommendation *r = &s->recommendation;
     const struct plan *p = &s->plans[best];
@@ -187,6 +225,10 @@ static void recommend_fit(struct plan_set *s, size_t best, struct arena *a) {
     const char *precision = plan_precision_hint(s->cluster, &p->recipe, a);
     if (precision)
         add_action(r, precision);
+    const char *notes[PLAN_NOTES_MAX];
+    size_t count = plan_notes(p, a, notes);
+    for (size_t i = 0; i < count; i++)
+        add_action(r, notes[i]);
 }
 
 // Offload keeps the recipe as asked; say so when turning a knob instead would be faster.

@@ -2,6 +2,7 @@
 #include "render/emit_plan.h"
 
 #include "base/units.h"
+#include "plan/recommend.h"
 
 #include <math.h>
 #include <string.h>
@@ -90,6 +91,12 @@ static void print_memory(const struct plan_set *s, int width, struct arena *a, F
             "GiB", "GiB", "GiB", "GiB", "GiB", "GiB", "GiB", "GiB", "GiB", "", "", "GiB");
     for (size_t i = 0; i < s->plan_count; i++)
         print_memory_row(&s->plans[i], width, a, out);
+    for (size_t i = 0; i < s->plan_count; i++) {
+        const char *notes[PLAN_NOTES_MAX];
+        size_t count = plan_notes(&s->plans[i], a, notes);
+        for (size_t k = 0; k < count; k++)
+            fprintf(out, "  %s: %s\n", plan_title(&s->plans[i], a), notes[k]);
+    }
 }
 
 static void print_step_row(const struct plan *p, int width, struct arena *a, FILE *out) {

@@ -223,6 +223,25 @@ class Surface(unittest.TestCase):
             self.assertEqual(result["plans"][0]["recipe"]["seq"], value)
             self.assertEqual("k is 1000 in a count; for 1024 write Ki" in done.stderr, value != 4096, done.stderr)
 
+    def test_what_fits_a_step_but_not_a_checkpoint_says_so(self):
+        # 33.7e9 parameters gathered in 16 bits are 62.8 GiB, on a card of 40 GB.
+        words = ("codellama-34b", "8xA100-40GB", "--strategy", "fsdp1", "--lora-rank", "8", "--recompute", "full")
+        result, _ = plan(*words)
+        save = [p for p in result["plans"][0]["memory"]["phases"] if p["phase"] == "save"][0]
+        self.assertFalse(save["fits"])
+        self.assertAlmostEqual(save["gather_bytes"] / 2**30, 62.8, delta=0.5)
+        note = [x for x in result["recommendation"]["actions"] if x.startswith("save takes ")]
+        self.assertEqual(len(note), 1)
+        self.assertIn("--set recipe.full_state_dict=false", note[0])
+        self.assertIn("fsdp1: " + note[0], run("plan", *words).stdout)
+        result, _ = plan(*words, *note[0].split(": ")[1].split())
+        self.assertFalse(any("save takes" in x for x in result["recommendation"]["actions"]))
+
+    def test_one_gpu_shards_nothing(self):
+        done = run("plan", "llama-7b", "8xA100-80GB", "--gpus", "1", "--strategy", "fsdp1")
+        self.assertIn("fsdp1: one GPU: shard degree 1, so it shards nothing", done.stdout)
+        self.assertNotIn("shard degree 1", run("plan", "llama-7b", "8xA100-80GB", "--strategy", "fsdp1").stdout)
+
     def test_precision_hint(self):
         result = json.loads(run("advise", "llama-2-7b", "8xV100-32GB", "--json", "-", "--quiet").stdout)
         self.assertTrue(any(text.startswith("--precision fp16-mixed") for text in result["recommendation"]["actions"]))
