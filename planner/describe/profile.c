@@ -2,15 +2,15 @@
 // Kineto's format: pytorch/kineto libkineto/src/output_json.cpp.
 #include "describe/profile.h"
 
-#include "base/json_stream.h"
 #include "describe/profile_private.h"
+#include "describe/tool_json.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { KERNELS_MAX = 4 << 20, HEAD_BYTES = 8 };
+enum { KERNELS_MAX = 4 << 20 };
 
 struct event {
     char phase, name[1024], category[64], collective[64], dtype[32];
@@ -285,8 +285,14 @@ static bool read_top(struct json_stream *s, struct profile_log *log, struct err 
     return json_stream_next(s, &t, e);
 }
 
-static bool read_trace(struct json_stream *s, struct arena *a, struct warnings *w,
-                       struct profile *out, struct err *e) {
+struct target {
+    struct arena *a;
+    struct warnings *w;
+    struct profile *out;
+};
+
+static bool read_trace(struct json_stream *s, void *context, struct err *e) {
+    const struct target *to = context;
     enum json_token t;
     struct profile_log *log = calloc(1, sizeof *log);
     if (log == NULL)
@@ -307,7 +313,7 @@ static bool read_trace(struct json_stream *s, struct arena *a, struct warnings *
         log->cpu[i].start_us -= log->origin_us;
         log->cpu[i].end_us -= log->origin_us;
     }
-    ok = ok && profile_sum(log, json_stream_name(s), a, w, out, e);
+    ok = ok && profile_sum(log, json_stream_name(s), to->a, to->w, to->out, e);
     free(log->edges);
     free(log);
     return ok;
@@ -315,34 +321,13 @@ static bool read_trace(struct json_stream *s, struct arena *a, struct warnings *
 
 bool profile_parse(const char *text, size_t bytes, const char *name, struct arena *a,
                    struct warnings *w, struct profile *out, struct err *e) {
-    struct json_stream *s = json_stream_of_text(text, bytes, name);
-    if (s == NULL)
-        return err_set(e, ERR_RESOURCE, "%s: out of memory", name);
-    bool ok = read_trace(s, a, w, out, e);
-    json_stream_close(s);
-    return ok;
-}
-
-static bool refuse_packed(const char *path, struct err *e) {
-    unsigned char head[HEAD_BYTES] = {0};
-    FILE *f = fopen(path, "rb");
-    if (f == NULL)
-        return true; // json_stream_open says why
-    size_t n = fread(head, 1, sizeof head, f);
-    fclose(f);
-    if (n > 1 && head[0] == 0x1f && head[1] == 0x8b)
-        return err_set(e, ERR_INPUT, "%s: gzip; unpack it first: gunzip -k %s", path, path);
-    return true;
+    struct target to = {a, w, out};
+    const struct tool_json_text t = {text, name, bytes};
+    return tool_json_parse(&t, read_trace, &to, e);
 }
 
 bool profile_read(const char *path, struct arena *a, struct warnings *w, struct profile *out,
                   struct err *e) {
-    if (!refuse_packed(path, e))
-        return false;
-    struct json_stream *s = json_stream_open(path, e);
-    if (s == NULL)
-        return false;
-    bool ok = read_trace(s, a, w, out, e);
-    json_stream_close(s);
-    return ok;
+    struct target to = {a, w, out};
+    return tool_json_read(path, read_trace, &to, e);
 }

@@ -2,16 +2,14 @@
 // The form: pytorch torch/cuda/memory.py (_snapshot), torch/csrc/cuda/memory_snapshot.cpp.
 #include "describe/snapshot.h"
 
-#include "base/json_stream.h"
 #include "base/units.h"
 #include "describe/snapshot_private.h"
+#include "describe/tool_json.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { HEAD_BYTES = 8 };
 
 bool snapshot_sniff(const char *head) {
     return strstr(head, "\"segments\"") || strstr(head, "\"device_traces\"");
@@ -333,10 +331,17 @@ static bool read_top(struct json_stream *s, struct snapshot_log *log, struct err
     return json_stream_next(s, &t, e);
 }
 
-static bool read_snapshot(struct json_stream *s, struct arena *a, struct warnings *w,
-                          struct snapshot *out, struct err *e) {
+struct target {
+    struct arena *a;
+    struct warnings *w;
+    struct snapshot *out;
+};
+
+static bool read_snapshot(struct json_stream *s, void *context, struct err *e) {
+    const struct target *to = context;
     struct snapshot_log log = {0};
-    bool ok = read_top(s, &log, e) && snapshot_sum(&log, json_stream_name(s), a, w, out, e);
+    bool ok =
+        read_top(s, &log, e) && snapshot_sum(&log, json_stream_name(s), to->a, to->w, to->out, e);
     free(log.history.items);
     free(log.blocks.items);
     return ok;
@@ -344,42 +349,13 @@ static bool read_snapshot(struct json_stream *s, struct arena *a, struct warning
 
 bool snapshot_parse(const char *text, size_t bytes, const char *name, struct arena *a,
                     struct warnings *w, struct snapshot *out, struct err *e) {
-    struct json_stream *s = json_stream_of_text(text, bytes, name);
-    if (s == NULL)
-        return err_set(e, ERR_RESOURCE, "%s: out of memory", name);
-    bool ok = read_snapshot(s, a, w, out, e);
-    json_stream_close(s);
-    return ok;
-}
-
-static bool refuse_packed(const char *path, struct err *e) {
-    unsigned char head[HEAD_BYTES] = {0};
-    FILE *f = fopen(path, "rb");
-    if (f == NULL)
-        return true; // json_stream_open says why
-    size_t n = fread(head, 1, sizeof head, f);
-    fclose(f);
-    if (n > 1 && head[0] == 0x80) // PROTO, the first opcode of protocols 2 to 5
-        return err_set(
-            e, ERR_INPUT,
-            "%s: pickled (torch.cuda.memory._dump_snapshot); reading a pickle can run "
-            "any code in it, so shardplan reads the JSON form: python3 -c \"import json, "
-            "pickle, sys; json.dump(pickle.load(open(sys.argv[1], 'rb')), "
-            "open(sys.argv[1] + '.json', 'w'), default=str)\" %s",
-            path, path);
-    if (n > 1 && head[0] == 0x1f && head[1] == 0x8b)
-        return err_set(e, ERR_INPUT, "%s: gzip; unpack it first: gunzip -k %s", path, path);
-    return true;
+    struct target to = {a, w, out};
+    const struct tool_json_text t = {text, name, bytes};
+    return tool_json_parse(&t, read_snapshot, &to, e);
 }
 
 bool snapshot_read(const char *path, struct arena *a, struct warnings *w, struct snapshot *out,
                    struct err *e) {
-    if (!refuse_packed(path, e))
-        return false;
-    struct json_stream *s = json_stream_open(path, e);
-    if (s == NULL)
-        return false;
-    bool ok = read_snapshot(s, a, w, out, e);
-    json_stream_close(s);
-    return ok;
+    struct target to = {a, w, out};
+    return tool_json_read(path, read_snapshot, &to, e);
 }

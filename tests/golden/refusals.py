@@ -421,7 +421,7 @@ READERS = ("cluster_read", "figures", "gpu", "gpu_kernels", "import", "import_ac
            "import_json", "import_nccl_infer", "import_nccl_tests", "import_nccl_xml",
            "import_tables", "import_text", "import_topo", "import_torch", "measure", "model_read",
            "model_units", "profile", "profile_sum", "recipe_config", "safetensors", "snapshot",
-           "snapshot_sum")
+           "snapshot_sum", "tool_json")
 # What no small file provokes: memory, disk, sizes, or what an earlier check already caught.
 UNREACHED = os.path.join(ROOT, "tests", "golden", "refusals_unreached.txt")
 
