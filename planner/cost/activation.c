@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cost/activation.h"
 
+#include <math.h>
 #include <string.h>
 
 // Why a tensor survives forward under a recompute mode; docs/method.md §activations.
@@ -276,8 +277,10 @@ uint64_t activation_blocks_bytes(const struct model *m, const struct recipe *r) 
     uint64_t stages = r->pp ? r->pp : 1,
              under_way = r->grad_accum < stages ? r->grad_accum : stages;
     double first = total / dim(stages) * dim(under_way ? under_way : 1);
-    if (r->virtual_stages > 1) // an interleaved schedule starts more (arXiv 2205.05198 §4.2.3)
+    if (r->virtual_stages > 1) { // an interleaved schedule starts more (arXiv 2205.05198 §4.2.3)
         first *= 1 + (dim(stages) - 1) / (dim(stages) * dim(r->virtual_stages));
+        first = fmin(first, total / dim(stages) * dim(r->grad_accum)); // while there are more
+    }
     return to_bytes(first);
 }
 

@@ -300,6 +300,18 @@ static bool resolve_reshard(const struct recipe *r, struct err *e) {
     return true;
 }
 
+// The GPUs of one node that hold the same part of the model. A pipeline's stages lie one behind the
+// other, so one of them may end within a node: then the most that fit both.
+static uint64_t node_group(const struct recipe *r, const struct cluster *c, uint64_t world) {
+    uint64_t here = world * r->pp / (c->nodes ? c->nodes : 1), rest = world;
+    while (r->pp > 1 && here > 0 && rest > 0) { // greatest common divisor
+        uint64_t left = here % rest;
+        here = rest;
+        rest = left;
+    }
+    return here > 0 ? here : 1;
+}
+
 static bool resolve_groups(struct recipe *r, const struct cluster *c, struct err *e) {
     const char *name = strategy_names[r->strategy];
     uint64_t world = c->gpus ? c->gpus : c->nodes * c->gpus_per_node;
@@ -312,7 +324,7 @@ static bool resolve_groups(struct recipe *r, const struct cluster *c, struct err
     } else if (recipe_has_shard_group(r->strategy)) {
         shard = r->shard_group;
         if (shard == 0) {
-            shard = c->nodes ? world / c->nodes : world; // the GPUs used on one node
+            shard = node_group(r, c, world);
             r->shard_group_derived = true;
         }
         if (shard > world || world % shard != 0)

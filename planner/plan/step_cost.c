@@ -39,9 +39,6 @@ static void class_activations(struct step_builder *b, struct step_unit_class *k)
     default:
         break;
     }
-    double split = (double)(r->tp * r->cp);
-    k->kept_bytes /= split;
-    k->backward_bytes /= split;
 }
 
 static double padded(double elements, double multiple) {

@@ -205,10 +205,65 @@ static void interleaved(void **state) {
     assert_true(memory_estimate(&f.dense, &f.cluster, &plain, &whole, &e));
     near((double)pieces.phases[PHASE_FORWARD].classes_bytes[MEMORY_ACTIVATIONS],
          1.375 * (double)whole.phases[PHASE_FORWARD].classes_bytes[MEMORY_ACTIVATIONS], 0.02);
+    struct recipe few = r, few_plain = plain; // one micro-batch can't be under way twice
+    few.grad_accum = few_plain.grad_accum = 1;
+    few.global_batch = few_plain.global_batch = 0;
+    assert_true(recipe_resolve(&few, &f.dense, &f.cluster, &e));
+    assert_true(recipe_resolve(&few_plain, &f.dense, &f.cluster, &e));
+    assert_true(memory_estimate(&f.dense, &f.cluster, &few, &pieces, &e));
+    assert_true(memory_estimate(&f.dense, &f.cluster, &few_plain, &whole, &e));
+    assert_int_equal(pieces.phases[PHASE_FORWARD].classes_bytes[MEMORY_ACTIVATIONS],
+                     whole.phases[PHASE_FORWARD].classes_bytes[MEMORY_ACTIVATIONS]);
     r = recipe_of(STRATEGY_ZERO1, 4, 1, 1, 1);
     r.virtual_stages = 2;
     assert_false(recipe_resolve(&r, &f.dense, &f.cluster, &e));
     assert_non_null(strstr(e.text, "virtual_stages 2"));
+    arena_destroy(f.arena);
+}
+
+// The shard group is the GPUs of a node that hold the same weights, whatever lies beside them: a
+// stage of two spans one of two nodes, of four half of one, of three a third of both.
+static void shards_beside_stages(void **state) {
+    (void)state;
+    static const uint64_t right[][3] = {{1, 1, 8}, {2, 1, 4}, {8, 1, 1}, {1, 2, 8},
+                                        {1, 4, 4}, {2, 4, 2}, {8, 2, 1}, {4, 4, 1}};
+    struct fixture f = open_fixture();
+    for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
+        struct recipe r = recipe_of(STRATEGY_HSDP, right[i][0], 1, right[i][1], 1);
+        struct err e = {0};
+        if (!recipe_resolve(&r, &f.dense, &f.cluster, &e))
+            fail_msg("%zu: %s", i, e.text);
+        assert_int_equal(r.shard_group, right[i][2]);
+    }
+    struct recipe r = recipe_of(STRATEGY_HSDP, 1, 1, 2, 1); // twelve GPUs of one and a half nodes
+    struct err e = {0};
+    assert_true(cluster_resize(&f.cluster, 3, 24, &e));
+    assert_true(recipe_resolve(&r, &f.dense, &f.cluster, &e));
+    assert_int_equal(r.shard_group, 4);
+    arena_destroy(f.arena);
+}
+
+// A step's memory over time holds what the plan holds of activations: once a tensor rank's share.
+static void memory_over_time(void **state) {
+    (void)state;
+    static const uint64_t ways[][2] = {{1, 1}, {4, 1}, {1, 4}, {2, 2}};
+    struct fixture f = open_fixture();
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        struct recipe r = recipe_of(STRATEGY_FSDP2, ways[i][0], ways[i][1], 1, 1);
+        struct err e = {0};
+        struct memory m;
+        struct step_time t;
+        struct step_timeline line;
+        assert_true(recipe_resolve(&r, &f.dense, &f.cluster, &e));
+        assert_true(memory_estimate(&f.dense, &f.cluster, &r, &m, &e));
+        struct step_request q = {
+            .model = &f.dense, .cluster = &f.cluster, .recipe = &r, .want_timeline = true};
+        assert_true(step_simulate(&q, f.arena, &t, &line, &e));
+        double most = 0;
+        for (size_t k = 0; k < line.memory_count; k++)
+            most = fmax(most, line.memory[k].allocated_bytes);
+        near(most, (double)m.allocated_peak_bytes, 0.05);
+    }
     arena_destroy(f.arena);
 }
 
@@ -387,6 +442,8 @@ int main(void) {
         cmocka_unit_test(context),
         cmocka_unit_test(pipeline),
         cmocka_unit_test(interleaved),
+        cmocka_unit_test(shards_beside_stages),
+        cmocka_unit_test(memory_over_time),
         cmocka_unit_test(experts),
         cmocka_unit_test(experts_in_fsdp2),
         cmocka_unit_test(experts_in_hsdp),
