@@ -120,7 +120,7 @@ static bool open_comms(struct gpu_rehearsal *r, uint32_t stream, struct err *e) 
     k->comms = arena_array(r->arena, g->group_count + 1, sizeof(*k->comms));
     for (size_t i = 0; i < g->group_count; i++) {
         struct nccl_comms *c = &k->comms[i];
-        bool used = false, strided = strcmp(g->groups[i].kind, "replica") == 0;
+        bool used = false, strided = graph_group_is_strided(&g->groups[i]);
         for (size_t t = 0; t < g->task_count; t++)
             used |= g->tasks[t].kind == GRAPH_COLLECTIVE && g->tasks[t].stream == stream &&
                     g->tasks[t].group == (int64_t)i;

@@ -39,7 +39,7 @@ bool rehearse_collectives_open(const struct graph *g, const struct ranks *r, voi
         if (n == 0 || count % n != 0)
             return err_set(e, ERR_INPUT, "groups of %llu do not divide %llu ranks",
                            (unsigned long long)n, (unsigned long long)count);
-        bool strided = strcmp(g->groups[i].kind, "replica") == 0;
+        bool strided = graph_group_is_strided(&g->groups[i]);
         uint64_t rank = (uint64_t)r->rank;
         int color = (int)(strided ? rank % (count / n) : rank / n);
         MPI_Comm_split(MPI_COMM_WORLD, color, r->rank, &l->comms[i]);

@@ -3,6 +3,10 @@
 
 #include <string.h>
 
+bool graph_group_is_strided(const struct graph_group *g) {
+    return strcmp(g->kind, "replica") == 0 || strcmp(g->kind, "pipeline") == 0;
+}
+
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
 const char *const graph_kind_names[GRAPH_KIND_COUNT] = {

@@ -57,9 +57,13 @@ struct graph_task {
 };
 
 struct graph_group {
-    const char *kind; // "world", "shard", "replica", "node", "tensor", "context", "expert"
+    const char
+        *kind; // "world", "shard", "replica", "node", "tensor", "context", "expert", "pipeline"
     uint64_t size;
 };
+// Members lie apart (every ranks/size-th rank): replicas of a shard, and stages, the outermost
+// groups.
+bool graph_group_is_strided(const struct graph_group *g);
 struct graph_buffer {
     const char *name;
     uint64_t bytes;
