@@ -119,7 +119,7 @@ static void write_sentence(struct advice *v, const struct advise_way *best, enum
     }
     if (!best) {
         v->sentence = "Nothing within 64 times the nodes makes this fit: use a smaller model, a "
-                      "shorter sequence or tensor parallelism.";
+                      "shorter sequence or split the model itself.";
         return;
     }
     units_format_seconds(step, sizeof step, best->plan.time.step_s);
@@ -135,14 +135,34 @@ static void write_sentence(struct advice *v, const struct advise_way *best, enum
         tight);
 }
 
+// The ways share out states; a model can be split too.
+static const char *split_hint(const struct advice *v, struct arena *a) {
+    const struct plan_set *s = &v->plans;
+    const struct recipe *r = s->plan_count > 0 ? &s->plans[0].recipe : NULL;
+    if (!r || s->cluster->gpus < 2 || r->tp * r->cp * r->pp * r->ep > 1 || r->lora_rank > 0)
+        return NULL;
+    return arena_printf(
+        a,
+        "not searched: splitting the model itself; `shardplan sweep %s %s --strategy "
+        "%s` does, from the links' rates and even load%s",
+        s->model->name, s->cluster->name,
+        s->model->experts > 0 ? "zero2,fsdp2 --ep 1,2,4,8" : "zero1,fsdp2 --tp 1,2,4,8 --pp 1,2,4",
+        s->model->experts > 0 ? " of the experts" : ", with a pipeline's bubble as an estimate");
+}
+
 static void fill_recommendation(struct advice *v, const struct advise_way *best, enum choice choice,
                                 struct arena *a) {
     struct recommendation *r = &v->recommendation;
     *r =
         (struct recommendation){.plan_index = v->plans.recommendation.plan_index, .choice = choice};
     r->reason = v->sentence;
-    if (!best)
+    if (!best || choice == CHOICE_OFFLOAD || choice == CHOICE_MORE_GPUS)
+        v->split_hint = split_hint(v, a);
+    if (!best) {
+        if (v->split_hint)
+            r->actions[r->action_count++] = v->split_hint;
         return;
+    }
     v->best_way = (size_t)(best - v->ways);
     r->actions[r->action_count++] =
         arena_printf(a, "%s: %s", best->title, plan_options(&best->plan, a));
@@ -152,6 +172,8 @@ static void fill_recommendation(struct advice *v, const struct advise_way *best,
     v->precision_hint = plan_precision_hint(v->plans.cluster, &best->plan.recipe, a);
     if (v->precision_hint)
         r->actions[r->action_count++] = v->precision_hint;
+    if (v->split_hint)
+        r->actions[r->action_count++] = v->split_hint;
     for (size_t i = 0; i < v->plans.assumption_count && i < 2; i++)
         if (v->plans.assumptions[i].measure_with)
             r->actions[r->action_count++] = arena_printf(

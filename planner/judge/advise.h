@@ -71,6 +71,8 @@ struct advice {
     struct recommendation recommendation;
     const char *sentence;
     const char *precision_hint; // plan_precision_hint of the best way, or NULL
+    const char *split_hint;     // where offload, more GPUs or nothing is advised: the sweep over
+                                // tensor, pipeline and expert parallelism, and what it rests on
 };
 
 struct advise_request {

@@ -42,7 +42,7 @@ const struct step_op_info step_ops[STEP_OP_COUNT] = {
 const char *const step_phase_names[STEP_PHASE_COUNT] = {"forward", "backward", "optimizer"};
 const char *const step_stream_names[STEP_STREAM_COUNT] = {
     "compute", "copy", "collective", "replica",    "reduce", "h2d",
-    "d2h",     "cpu",  "nvme read",  "nvme write", "tensor",
+    "d2h",     "cpu",  "nvme read",  "nvme write", "tensor", "stage",
 };
 
 // Host time of the calls around the kernels; docs/method.md §step gives the basis of each.
@@ -449,15 +449,16 @@ static uint32_t exchange(struct step_builder *b, uint32_t unit, bool backward) {
 }
 
 // Activations to the next stage and those of the next micro-batch from the one before, or their
-// gradients the other way, in one call that 1F1B waits for; docs/method.md §model-parallel.
-static uint32_t pass_on(struct step_builder *b, uint32_t unit, bool backward) {
+// gradients the other way, in one call that 1F1B waits for and an interleaved schedule hides;
+// docs/method.md §model-parallel.
+static void pass_on(struct step_builder *b, uint32_t unit, bool backward, uint32_t dep) {
     const struct recipe *r = b->recipe;
     const uint64_t ranks = r->world * r->tp; // of a stage
     // Where some stages lie in one node and some do not, the slowest hop sets the pace.
     const bool nodes = ranks * r->pp > b->ranks_per_node && ranks < b->ranks_per_node;
     struct step_collective c = {
         .op = backward ? OP_STAGE_GRADIENT : OP_STAGE,
-        .stream = STREAM_TENSOR,
+        .stream = STREAM_STAGE,
         .collective = COLLECTIVE_SEND_RECV,
         .group = GROUP_PIPELINE,
         .dtype = recipe_activation_dtype(r),
@@ -466,10 +467,11 @@ static uint32_t pass_on(struct step_builder *b, uint32_t unit, bool backward) {
         .payload_bytes = (double)(r->micro_batch * r->seq * b->model->hidden) /
                          (double)(r->cp * r->tp) * dtype_bytes(recipe_activation_dtype(r)),
         .unit = unit,
-        .dep = b->last[STREAM_COMPUTE]};
+        .dep = dep};
     for (uint64_t i = 0; i < r->virtual_stages; i++) // one behind each piece of the stage
         c.dep = step_collective(b, &c);
-    return c.dep;
+    if (r->virtual_stages == 1)
+        step_stream_wait(b, STREAM_COMPUTE, c.dep);
 }
 
 uint32_t step_compute(struct step_builder *b, uint32_t unit, bool backward) {
@@ -500,10 +502,13 @@ uint32_t step_compute(struct step_builder *b, uint32_t unit, bool backward) {
     }
     const struct recipe *r = b->recipe;
     bool routed = r->ep > 1 && k->unit->moe;
-    if (k->unit->kind == UNIT_BLOCK && (r->tp > 1 || r->cp > 1 || routed))
-        step_stream_wait(b, STREAM_COMPUTE, exchange(b, unit, backward));
+    uint32_t end = id;
+    if (k->unit->kind == UNIT_BLOCK && (r->tp > 1 || r->cp > 1 || routed)) {
+        end = exchange(b, unit, backward);
+        step_stream_wait(b, STREAM_COMPUTE, end);
+    }
     if (r->pp > 1 && unit == (backward ? 0 : b->unit_count - 1))
-        step_stream_wait(b, STREAM_COMPUTE, pass_on(b, unit, backward));
+        pass_on(b, unit, backward, end);
     return id;
 }
 

@@ -17,6 +17,7 @@ enum step_stream {
     STREAM_NVME_READ,
     STREAM_NVME_WRITE,
     STREAM_TENSOR, // tensor- and context-parallel communicators
+    STREAM_STAGE,  // between pipeline stages
     STEP_STREAM_COUNT
 };
 

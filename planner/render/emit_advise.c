@@ -233,6 +233,8 @@ void emit_advise_table(const struct advice *v, const struct advise_request *q, s
         fprintf(out, "  %s\n", v->recommendation.actions[1]);
     if (v->precision_hint)
         fprintf(out, "  %s\n", v->precision_hint);
+    if (v->split_hint)
+        fprintf(out, "  %s\n", v->split_hint);
     fputs("\nBandwidth for the recommended plan\n", out);
     for (size_t i = 0; i < BREAK_LINK_COUNT; i++)
         print_break_even(&v->break_evens[i], out);

@@ -195,7 +195,7 @@ def readme_faults():
 def renewed(line, start, rest):
     """The line with its last cells put right: those between `start` and `rest` stay."""
     between = line[len(start):].split("|")[: -1 - (rest.count("|") - 1)]
-    return start + "|".join(between) + rest
+    return (start + "|".join(between)).removesuffix("|") + rest
 
 
 def main():
