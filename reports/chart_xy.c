@@ -271,6 +271,10 @@ static size_t lines_under(const struct chart_xy *c, const struct frame *f,
             before[1] = y;
         }
     }
+    for (size_t i = 0; i < c->rule_count; i++) {
+        double x = f->inner * axis_fraction(&c->x, c->rules[i].x);
+        n += x > box->x0 && x < box->x1;
+    }
     return n;
 }
 

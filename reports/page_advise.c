@@ -60,7 +60,7 @@ static void say_facts(struct page *p, struct view root, struct view way) {
     page_fact(p, arena_printf(p->arena, "Days for %s tokens", tokens_text(root)), way, "days",
               NULL);
     page_fact(p, "USD per 10\xe2\x81\xb9 tokens", way, "usd_per_billion_tokens", NULL);
-    page_fact(p, "Peak memory per GPU", way, "allocated_peak_bytes", NULL);
+    page_fact(p, "Peak memory per GPU", way, "allocated_peak_bytes", "capacity_bytes");
     if (view_number(way, "host_bytes_per_node") > 0)
         page_fact(p, "Host memory per node", way, "host_bytes_per_node", NULL);
     if (view_number(way, "nvme_bytes_per_node") > 0)
@@ -90,6 +90,10 @@ void page_advise_answer(struct page *p, struct view root) {
         choice = page_choice(view_string(root, choices[i]));
     html_raw(h, "<p class=headline>");
     if (choice && view_string(way, "plan")) {
+        if (view_string(way, "fits_state")) {
+            page_badge(p, view_string(way, "fits_state"));
+            html_raw(h, " ");
+        }
         html_text(h, choice);
         html_raw(h, ": ");
         show_value(h, way, "title");

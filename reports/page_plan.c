@@ -88,7 +88,7 @@ static void say_outside(struct page *p, struct view plan) {
 }
 
 // The key figures of one plan.
-static void say_facts(struct page *p, struct view root, struct view plan) {
+static void say_facts(struct page *p, struct view plan) {
     page_facts_open(p);
     page_fact(p, "Peak memory per GPU", plan, "memory.allocated_peak_bytes",
               "memory.capacity_bytes");
@@ -98,7 +98,6 @@ static void say_facts(struct page *p, struct view root, struct view plan) {
     page_fact(p, "Tokens/s per GPU", plan, "time.tokens_per_s_per_gpu", NULL);
     page_fact(p, "Model FLOPs utilization", plan, "time.mfu", NULL);
     page_fact(p, "Sequences per step", plan, "recipe.global_batch", NULL);
-    page_fact(p, "Parameters", root, "model.parameters", NULL);
     page_facts_close(p);
 }
 
@@ -175,7 +174,7 @@ void page_plan_answer(struct page *p, struct view root) {
     else
         html_printf(&p->html, "<p class=headline>%zu of %zu plans fit.</p>\n", fitting, s.count);
     if (fitting && chosen != SIZE_MAX)
-        say_facts(p, root, s.items[chosen]);
+        say_facts(p, s.items[chosen]);
     if (fastest != SIZE_MAX && fastest != s.recommended && s.recommended != SIZE_MAX) {
         html_raw(&p->html, "<p>The fastest that fits is ");
         html_user(&p->html, s.labels[fastest]);

@@ -215,6 +215,23 @@ class Surface(unittest.TestCase):
         self.assertIsNone(result["safe_way"])
         self.assertNotIn("tight", result["sentence"])
 
+    def test_bandwidth_curves_compare_over_equal_tokens(self):
+        done = run("advise", "llama-2-7b", "p4d.24xlarge", "--nodes", "4", "--json", "-", "--quiet")
+        result = json.loads(done.stdout)
+        curves = {c["title"]: c for c in result["bandwidth_curves"]}
+        self.assertLessEqual({"same hardware", "HSDP", "CPU offload", "8 nodes", "16 nodes"}, set(curves))
+        self.assertEqual(curves["HSDP"]["plan"], "hsdp")
+        for c in curves.values():
+            steps = [p["step_s"] for p in c["points"]]
+            self.assertEqual(steps, sorted(steps, reverse=True), c["title"])
+            way = next((w for w in result["ways"] if w["title"] == c["title"]), None)
+            if way:  # the tokens of the step that the curve is of
+                self.assertAlmostEqual(c["tokens_per_step"] / way["step_s"] / way["tokens_per_s"], 1, 6)
+        # Inside the node HSDP gathers, so that it needs the network least.
+        gain = {t: c["points"][0]["step_s"] / c["points"][-1]["step_s"] for t, c in curves.items()}
+        self.assertLess(gain["HSDP"], gain["same hardware"])
+        self.assertTrue(any(i["path"] == "gpu.hbm_bytes_per_s" for i in result["inputs"]))
+
     def test_a_count_in_k_is_decimal_and_says_so(self):
         for words, value in ((("--seq", "4k"), 4000), (("--seq=4K",), 4000), (("--seq", "4Ki"), 4096),
                              (("--set", "recipe.seq=2k"), 2000)):

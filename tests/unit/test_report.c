@@ -130,6 +130,26 @@ static void axes_hold_their_data(void **state) {
     expect_axis(bytes, 1024, 1024);
 }
 
+// Small differences do not fill an axis; labels need ticks around a single size.
+static void axes_do_not_exaggerate(void **state) {
+    struct axis near = {.label = "s"}, one = {.label = "B", .kind = AXIS_BYTES, .log = true};
+    double first, last;
+    (void)state;
+    axis_fit(&near, 3.53, 3.54);
+    assert_true(near.high - near.low >= 0.08 * 3.54);
+    assert_true(near.low > 3 && near.high < 4);
+    axis_fit(&one, 1024, 1024);
+    assert_true(ticks_of(&one, 8, &first, &last) >= 2);
+}
+
+static void words_are_plain(void **state) {
+    (void)state;
+    assert_string_equal(show_word("inter_node"), "inter-node network");
+    assert_string_equal(show_word("already_enough"), "enough already");
+    assert_string_equal(show_word("compute"), "compute");
+    assert_null(show_word(NULL));
+}
+
 static double linear(double v) {
     return v <= 0.03928 ? v / 12.92 : pow((v + 0.055) / 1.055, 2.4);
 }
@@ -197,6 +217,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_is_escaped),          cmocka_unit_test(text_is_shortened),
         cmocka_unit_test(numbers_carry_their_unit), cmocka_unit_test(axes_hold_their_data),
+        cmocka_unit_test(axes_do_not_exaggerate),   cmocka_unit_test(words_are_plain),
         cmocka_unit_test(ink_can_be_read),          cmocka_unit_test(strings_stay_in_the_data),
         cmocka_unit_test(only_known_svg_enters),
     };
