@@ -216,11 +216,9 @@ static bool calibrate(struct gpu_rehearsal *r, struct err *e) {
                                           s->stream);
         if (error == cudaSuccess)
             error = cudaEventRecord(r->end[0], s->stream);
-        if (error == cudaSuccess)
-            error = cudaStreamSynchronize(s->stream);
-        if (error == cudaSuccess)
-            error = cudaEventElapsedTime(&ms, r->begin[0], r->end[0]);
-        if (!gpu_lane_ok(error, "calibrating", e))
+        if (!gpu_lane_ok(error, "calibrating", e) ||
+            !gpu_lane_drain(s->stream, patience_of(r), e) ||
+            !gpu_lane_ok(cudaEventElapsedTime(&ms, r->begin[0], r->end[0]), "calibrating", e))
             return false;
         best_ms = fminf(best_ms, ms);
     }

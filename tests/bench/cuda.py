@@ -253,6 +253,22 @@ def rehearse_fails(folder):
     assert "3" in bench(["rehearse"], graph, 4, devices=3)
 
 
+def rehearse_interrupted(folder):
+    """A signal ends rehearsals whose GPU, peer or driver hangs, of one process and of ranks."""
+    graph, _ = plan(folder, 2, "--strategy", "fsdp2")
+    for fault, ranks in (("nccl_hang:1:5", "2"), ("nccl_hang:1:5", "0"), ("stuck:cudaMallocAsync:9", "0")):
+        env = dict(os.environ, FAKEGPU_DEVICES="2", FAKEGPU_FAULTS=fault, ASAN_OPTIONS="detect_leaks=0")
+        process = subprocess.Popen([FAKE, "rehearse", graph, "--backend", "gpu", "--ranks", ranks, "--force"], env=env,
+                                   text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(4)  # longer than a rehearsal that does not hang
+        assert process.poll() is None, process.communicate()
+        before = time.time()
+        process.terminate()
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 130 and "interrupted" in err, (process.returncode, err)
+        assert time.time() - before < 6, time.time() - before
+
+
 def confirm(folder):
     """A plan's copies run between the host and GPUs, all of them at once."""
     _, planned = plan(folder, 2, "--strategy", "zero3", "--offload-optimizer", "cpu")

@@ -229,6 +229,14 @@ static float from_e4m3(uint8_t bits) {
     return (bits & 0x80) != 0 ? -magnitude : magnitude;
 }
 
+static float from_half(cudaDataType_t type, uint16_t half) {
+    return type == CUDA_R_16F ? half_from_fp16(half) : half_from_bf16(half);
+}
+
+static uint16_t to_half(cudaDataType_t type, float value) {
+    return type == CUDA_R_16F ? half_to_fp16(value) : half_to_bf16(value);
+}
+
 static float element(const struct layout *l, const char *at, uint64_t row, uint64_t column) {
     const char *p = at + (column * (uint64_t)l->stride + row) * type_bytes(l->type);
     uint16_t half;
@@ -240,19 +248,16 @@ static float element(const struct layout *l, const char *at, uint64_t row, uint6
         return f;
     }
     memcpy(&half, p, sizeof(half));
-    return l->type == CUDA_R_16F ? half_from_fp16(half) : half_from_bf16(half);
+    return from_half(l->type, half);
 }
 
 static float rounded(const struct layout *l, float value) {
-    if (l->type == CUDA_R_32F)
-        return value;
-    return l->type == CUDA_R_16F ? half_from_fp16(half_to_fp16(value))
-                                 : half_from_bf16(half_to_bf16(value));
+    return l->type == CUDA_R_32F ? value : from_half(l->type, to_half(l->type, value));
 }
 
 static void store(const struct layout *l, char *at, uint64_t row, uint64_t column, float value) {
     char *p = at + (column * (uint64_t)l->stride + row) * type_bytes(l->type);
-    uint16_t half = l->type == CUDA_R_16F ? half_to_fp16(value) : half_to_bf16(value);
+    uint16_t half = to_half(l->type, value);
     if (l->type == CUDA_R_32F)
         memcpy(p, &value, sizeof(value));
     else
