@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """NCCL and cuBLASLt on virtual GPUs, one case per run: gpus.py SHARDBENCH SHARDPLAN NVML NAME.
 SHARDBENCH is linked against the doubles of tests/fakegpu, NVML is their libnvidia-ml.so.1."""
+import collections
 import json
 import os
 import signal
@@ -35,6 +36,10 @@ def fails(arguments, gpus, faults, words, status=4, limit_s=20, **more):
     return done
 
 
+MODEL = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
+         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 256,
+         "max_position_embeddings": 512, "rms_norm_eps": 1e-5, "tie_word_embeddings": False,
+         "torch_dtype": "bfloat16", "hidden_act": "silu"}
 SWEEP = ["nccl", "-b", "60KiB", "-e", "60KiB"]
 ALL = ["all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce", "send_recv"]
 
@@ -240,6 +245,29 @@ def graph():
         assert document["ranks"] == 4
         done = start(["graph", path], 2)
         assert done.returncode == 4 and "here are 2" in done.stderr, done.stderr
+
+
+def messages():
+    """The message list of a graph runs as it is: each kind, type and size, as often as the step sends it."""
+    with tempfile.TemporaryDirectory() as folder:
+        model, path = os.path.join(folder, "config.json"), os.path.join(folder, "step.json")
+        with open(model, "w") as f:
+            json.dump(MODEL, f)
+        for strategy in ("zero3", "fsdp2", "ddp"):
+            subprocess.run([PLAN, "simulate", model, "dgx-a100", "--gpus", "4", "--strategy", strategy, "--seq", "32",
+                            "--graph", path], check=True, capture_output=True, timeout=100)
+            with open(path) as f:
+                tasks = [t for t in json.load(f)["tasks"] if t["kind"] == "collective"]
+            least = 16  # an element for each rank
+            wanted = collections.Counter((t["collective"], t["dtype"], max(t["bytes"], least)) for t in tasks)
+            done = start(["graph", path, "--json", "-"], 4)
+            assert done.returncode == 0, done.stderr
+            sent = collections.Counter()
+            for t in json.loads(done.stdout)["transfers"]:
+                if t["backend"] == "nccl":
+                    assert t["errors"] == 0 and t["status"] == "measured", t
+                    sent[t["kind"], t["dtype"], t["run_payload_bytes"]] += t["count"]
+            assert sent == wanted, (strategy, sent, wanted)
 
 
 def gemm():
