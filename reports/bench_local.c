@@ -25,7 +25,7 @@ static const char *local_name(const cJSON *r, struct arena *a) {
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         const char *word = view_item_string(r, words[i]);
         if (word && *word)
-            text = arena_printf(a, "%s %.24s", text, show_word(word));
+            text = arena_printf(a, "%s %.24s", text, show_spaced(show_word(word), a));
     }
     if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(r, "concurrent")))
         text = arena_printf(
@@ -52,8 +52,11 @@ static void add_local(struct local *l, const cJSON *r, double rate, double scale
     l->values[l->count++] = rate / scale;
 }
 
-static void draw_local(struct page *p, struct local *l, const char *stem, const char *heading,
-                       const char *label) {
+struct local_words { // of one picture, constants
+    const char *stem, *heading, *what, *unit;
+};
+
+static void draw_local(struct page *p, struct local *l, struct local_words w) {
     static const char *const names[] = {"median"};
     static const enum plot_colour colours[] = {PLOT_BLUE};
     size_t best = 0;
@@ -61,21 +64,22 @@ static void draw_local(struct page *p, struct local *l, const char *stem, const 
         return;
     for (size_t i = 0; i < l->count; i++)
         best = l->values[i] > l->values[best] ? i : best;
-    struct plot *plot = plot_add(&p->plots, stem, heading);
-    plot->alt = arena_printf(p->arena, "%zu results; the highest is %.80s with %.3g %s", l->count,
-                             l->rows[best], l->values[best], label);
-    chart_bars(plot, &(struct chart_bars){.x_label = label,
-                                          .segments = names,
-                                          .colours = colours,
-                                          .segment_count = 1,
-                                          .rows = l->rows,
-                                          .row_count = l->count,
-                                          .per_row = 1,
-                                          .values = l->values,
-                                          .limits = l->limited ? l->limits : NULL,
-                                          .limit_label = "ceiling",
-                                          .limit_text = "",
-                                          .ends = l->ends});
+    struct plot *plot = plot_add(&p->plots, w.stem, w.heading);
+    plot->alt = arena_printf(p->arena, "%zu result%s; the highest is %.80s with %.3g %s", l->count,
+                             l->count == 1 ? "" : "s", l->rows[best], l->values[best], w.unit);
+    chart_bars(plot,
+               &(struct chart_bars){.x_label = arena_printf(p->arena, "%s (%s)", w.what, w.unit),
+                                    .segments = names,
+                                    .colours = colours,
+                                    .segment_count = 1,
+                                    .rows = l->rows,
+                                    .row_count = l->count,
+                                    .per_row = 1,
+                                    .values = l->values,
+                                    .limits = l->limited ? l->limits : NULL,
+                                    .limit_label = "ceiling",
+                                    .limit_text = "",
+                                    .ends = l->ends});
     page_figure(p, plot);
 }
 
@@ -97,8 +101,12 @@ void bench_local(struct page *p, struct view results) {
                   p->arena);
         add_local(&rates, r, bench_rate(r), scale, p->arena);
     }
-    draw_local(p, &rates, "local", "Copies, storage, memory and Adam on this machine", unit);
-    draw_local(p, &products, "products", "Matrix products", tera ? "TFLOP/s" : "GFLOP/s");
+    draw_local(p, &rates,
+               (struct local_words){"local", "Copies, storage, memory and Adam on this machine",
+                                    "rate", unit});
+    draw_local(
+        p, &products,
+        (struct local_words){"products", "Matrix products", "speed", tera ? "TFLOP/s" : "GFLOP/s"});
 }
 
 // The first collective without each of the ranks in turn: the one whose absence helps is the slow

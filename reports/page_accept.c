@@ -255,7 +255,7 @@ static void check_row(struct page *p, struct view check) {
     show_value(h, check, "name");
     html_raw(h, "</th>");
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
-        html_raw(h, "<td>");
+        html_raw(h, i < 5 ? "<td>" : "<td class=words>");
         show_value(h, check, cells[i]);
         html_raw(h, "</td>");
     }

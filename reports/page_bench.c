@@ -470,16 +470,6 @@ static bool swept(struct view results) {
     return most > 3;
 }
 
-// A column that tells something: a value in some row, and not "no" in all of them.
-static bool is_told(struct view results, const char *key) {
-    for (const cJSON *r = view_first(results); r; r = r->next) {
-        const cJSON *c = cJSON_GetObjectItemCaseSensitive(r, key);
-        if (c && !cJSON_IsNull(c) && !cJSON_IsFalse(c))
-            return true;
-    }
-    return false;
-}
-
 static void results_table(struct page *p, struct view results) {
     static const struct show_column all[] = {{"kind", "Kind"},
                                              {"backend", "Backend"},
@@ -502,10 +492,7 @@ static void results_table(struct page *p, struct view results) {
                                              {"oversubscribed", "More ranks than cores"}};
     enum { COLUMNS = sizeof all / sizeof *all };
     struct show_column told[COLUMNS];
-    size_t n = 0;
-    for (size_t i = 0; i < COLUMNS; i++)
-        if (i == 0 || is_told(results, all[i].key))
-            told[n++] = all[i];
+    size_t n = show_told(results, all, COLUMNS, told);
     show_rows(&p->html, results, &(struct show_table){"Results", told, n, 400, 0});
 }
 

@@ -245,7 +245,7 @@ static void rates_table(struct page *p, struct view rates) {
         show_value(h, rate, "before.provenance");
         html_raw(h, "</td><td>");
         show_value(h, rate, "samples");
-        html_raw(h, "</td><td>");
+        html_raw(h, "</td><td class=words>");
         show_value(h, rate, "after.source");
         html_raw(h, "</td></tr>\n");
     }

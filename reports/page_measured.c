@@ -113,7 +113,7 @@ void page_confirm_answer(struct page *p, struct view root) {
     confirm_totals(p, root);
     html_raw(h, "<p>");
     html_user(h, reason ? reason : view_string(root, "recommendation.reason"));
-    html_raw(h, "</p>\n");
+    html_raw(h, ".</p>\n");
 }
 
 void page_confirm_body(struct page *p, struct view root) {
@@ -134,6 +134,8 @@ void page_confirm_body(struct page *p, struct view root) {
                                                  {"ratio_s", "Ratio of times"},
                                                  {"status", "Status"},
                                                  {"reason", "Reason"}};
+    enum { COLUMNS = sizeof columns / sizeof *columns };
+    struct show_column told[COLUMNS];
     struct view rows = first_array(root, "transfers|rows");
     pair_figure(
         p, rows,
@@ -146,8 +148,8 @@ void page_confirm_body(struct page *p, struct view root) {
                     "measured_bytes", "_bytes", "planned", NULL});
     if (view_count(rows))
         show_rows(&p->html, rows,
-                  &(struct show_table){"Planned and measured, transfer by transfer", columns, 15,
-                                       200, 0});
+                  &(struct show_table){"Planned and measured, transfer by transfer", told,
+                                       show_told(rows, columns, COLUMNS, told), 200, 0});
     else
         html_raw(&p->html, "<p class=missing>The file lists no transfer.</p>\n");
     show_rest(&p->html, root, handled);
@@ -188,8 +190,8 @@ static int turn_row(struct turns *t, const char *stream, struct arena *a) {
     if (t->count == GANTT_STREAMS)
         return -1;
     t->streams[t->count] = stream;
-    t->rows[2 * t->count] = arena_printf(a, "%.20s simulated", stream);
-    t->rows[2 * t->count + 1] = arena_printf(a, "%.20s measured", stream);
+    t->rows[2 * t->count] = arena_strdup(a, stream);
+    t->rows[2 * t->count + 1] = "measured"; // and the colours say it
     return (int)(2 * t->count++);
 }
 

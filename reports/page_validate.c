@@ -9,28 +9,43 @@
 
 #define ROWS_SHOWN 500
 
-// Pairs of one metric among rows[]; scored and unscored apart.
+#define SETS 8 // groups of scored rows, and what is not scored
+
+// Pairs of one metric among rows[], by group.
 struct pairs {
-    double *measured[2], *predicted[2];
-    size_t count[2];
+    struct scatter_points sets[SETS];
+    double *measured[SETS], *predicted[SETS];
+    size_t count;
 };
 
+static size_t set_of(struct pairs *out, const char *name, size_t room, struct arena *a) {
+    size_t i = 0;
+    while (i < out->count && strcmp(out->sets[i].name, name) != 0)
+        i++;
+    if (i < out->count || i == SETS)
+        return i < SETS ? i : SETS - 1;
+    out->measured[i] = arena_array(a, room, sizeof(double));
+    out->predicted[i] = arena_array(a, room, sizeof(double));
+    out->sets[i] = (struct scatter_points){out->predicted[i], out->measured[i], 0, name};
+    return out->count++;
+}
+
 static struct pairs pairs_of(struct view rows, const char *metric, double scale) {
-    struct pairs out = {0};
-    size_t n = view_count(rows) + 1;
-    for (int k = 0; k < 2; k++) {
-        out.measured[k] = arena_array(rows.arena, n, sizeof(double));
-        out.predicted[k] = arena_array(rows.arena, n, sizeof(double));
-    }
-    for (const cJSON *c = view_first(rows); c; c = c->next) {
-        const char *own = view_item_string(c, "metric");
-        const cJSON *scored = cJSON_GetObjectItemCaseSensitive(c, "scored");
-        int k = cJSON_IsFalse(scored) ? 1 : 0;
-        if (metric && (!own || strcmp(own, metric) != 0))
-            continue;
-        out.measured[k][out.count[k]] = view_item_number(c, "measured") / scale;
-        out.predicted[k][out.count[k]++] = view_item_number(c, "predicted") / scale;
-    }
+    struct pairs out = {.count = 0};
+    size_t room = view_count(rows) + 1;
+    for (int unscored = 0; unscored < 2; unscored++)
+        for (const cJSON *c = view_first(rows); c; c = c->next) {
+            const char *own = view_item_string(c, "metric"), *group = view_item_string(c, "group");
+            const cJSON *scored = cJSON_GetObjectItemCaseSensitive(c, "scored");
+            if (cJSON_IsFalse(scored) != unscored || (metric && (!own || strcmp(own, metric) != 0)))
+                continue;
+            const char *name = unscored ? "not scored"
+                               : group  ? show_spaced(group, rows.arena)
+                                        : "scored";
+            size_t k = set_of(&out, name, room, rows.arena), at = out.sets[k].count++;
+            out.measured[k][at] = view_item_number(c, "measured") / scale;
+            out.predicted[k][at] = view_item_number(c, "predicted") / scale;
+        }
     return out;
 }
 
@@ -68,15 +83,12 @@ static struct metric metric_of(const char *name) {
 static void metric_figure(struct page *p, struct view rows, const char *name) {
     struct metric m = metric_of(name);
     struct pairs pairs = pairs_of(rows, name, m.scale);
-    struct scatter_points sets[2] = {
-        {pairs.predicted[0], pairs.measured[0], pairs.count[0], "scored"},
-        {pairs.predicted[1], pairs.measured[1], pairs.count[1], "not scored"}};
     scatter_figure(p, &(struct scatter){.stem = m.stem,
                                         .heading = m.heading,
                                         .x_label = m.measured,
                                         .y_label = m.predicted,
-                                        .sets = sets,
-                                        .set_count = pairs.count[1] ? 2 : 1});
+                                        .sets = pairs.sets,
+                                        .set_count = pairs.count});
 }
 
 static void score_table(struct page *p, struct view root) {
@@ -179,7 +191,7 @@ static void say_error(struct page *p, struct view root, const char *what, const 
     show_value(h, block, "p90_ape");
     html_raw(h, " over ");
     show_value(h, block, "n");
-    html_raw(h, " measured runs");
+    html_raw(h, strcmp(what, "step_time") == 0 ? " measured data-parallel runs" : " measured runs");
     if (view_number(block, "n") < 5)
         html_raw(h, " (too few to claim accuracy)");
     html_raw(h, ".</p>\n");

@@ -54,7 +54,8 @@ void scatter_figure(struct page *p, const struct scatter *s) {
     struct tally t = tally_of(s);
     struct chart_series series[11];
     size_t n = 0;
-    double ends[2] = {t.low / 1.3, t.high * 1.3};
+    bool wide = t.high / t.low > 8;
+    double ends[2] = {wide ? t.low / 1.3 : 0, t.high * 1.3};
     double above[2] = {1.1 * ends[0], 1.1 * ends[1]}, below[2] = {0.9 * ends[0], 0.9 * ends[1]};
     series[n++] = (struct chart_series){"equal", CHART_LINE, PLOT_TEXT, ends, ends, NULL, NULL, 2};
     series[n++] = (struct chart_series){"\xc2\xb1"
@@ -79,7 +80,6 @@ void scatter_figure(struct page *p, const struct scatter *s) {
     if (t.points == 0) {
         plot->trouble = "there is nothing to draw: no pair of a measured and a predicted value";
     } else {
-        bool wide = t.high / t.low > 8;
         struct chart_xy c = {.x = {.label = s->x_label, .log = wide, .from_zero = !wide},
                              .y = {.label = s->y_label, .log = wide, .from_zero = !wide},
                              .series = series,

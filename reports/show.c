@@ -61,6 +61,13 @@ static void bytes_text(char *text, size_t size, double v) {
         units_format_bytes(text, size, a);
 }
 
+static void seconds_text(char *text, size_t size, double v) {
+    units_format_seconds(text, size, v);
+    char *unit = strstr(text, " us");
+    if (unit && unit[3] == '\0' && (size_t)(unit - text) + 5 < size)
+        memcpy(unit, " \xc2\xb5s", 5);
+}
+
 const char *show_percent(char text[SHOW_TEXT], double fraction) {
     double percent = 100 * fraction;
     if (isnan(fraction))
@@ -85,7 +92,7 @@ static bool unit_text(char *text, size_t size, const char *key, double v) {
     else if (strstr(key, "bytes"))
         bytes_text(text, size, v);
     else if (ends_with(key, "_s") && !strstr(key, "_per_s"))
-        units_format_seconds(text, size, v);
+        seconds_text(text, size, v);
     else
         return false;
     return true;
@@ -105,6 +112,21 @@ const char *show_format(char text[SHOW_TEXT], const char *key, double v) {
     }
     plain(text, SHOW_TEXT, v);
     return text;
+}
+
+size_t show_told(struct view rows, const struct show_column *all, size_t count,
+                 struct show_column *out) {
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++) {
+        bool told = i == 0;
+        for (const cJSON *r = view_first(rows); r && !told; r = r->next) {
+            const cJSON *c = cJSON_GetObjectItemCaseSensitive(r, all[i].key);
+            told = c && !cJSON_IsNull(c) && !cJSON_IsFalse(c);
+        }
+        if (told)
+            out[n++] = all[i];
+    }
+    return n;
 }
 
 static void show_number(struct html *h, struct view v, const char *key) {
@@ -143,6 +165,7 @@ const char *show_word(const char *word) {
         {"d2d", "within the GPU"},
         {"p2p", "GPU to GPU"},
         {"h2h", "within the host"},
+        {"swap_pipelined", "pipelined swap"},
         {"step_time", "step time"},
         {"data_parallel", "data parallel"},
         {"nvme_read", "NVMe read"},

@@ -40,6 +40,10 @@ struct show_table {
 void show_table_open(struct html *h, const char *caption); // wrapper, <table>, caption
 void show_table_close(struct html *h);
 void show_rows(struct html *h, struct view array, const struct show_table *t);
+// The columns that tell something: the first, and those with a value in some row that is neither
+// null nor false. Keys of the rows themselves, no dots. Returns how many went to `out`.
+size_t show_told(struct view rows, const struct show_column *all, size_t count,
+                 struct show_column *out);
 void show_pair(struct html *h, const char *heading, struct view parent, const char *dotted);
 
 // Anything: scalars as a two-column table, arrays of objects as tables, the rest by recursion.
