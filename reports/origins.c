@@ -172,10 +172,12 @@ static void input_value(struct page *p, struct view input) {
     }
 }
 
+#define INPUTS_SHOWN 500
+
 static void input_rows(struct page *p, struct view inputs) {
     struct html *h = &p->html;
     size_t i = 0;
-    for (const cJSON *c = view_first(inputs); c; c = c->next, i++) {
+    for (const cJSON *c = view_first(inputs); c && i < INPUTS_SHOWN; c = c->next, i++) {
         struct view input = view_member(inputs, c, i);
         const char *provenance = view_string(input, "provenance");
         html_raw(h, "<tr><th scope=row>");
@@ -216,5 +218,8 @@ void origins_inputs(struct page *p, struct view inputs) {
     input_rows(p, inputs);
     html_raw(h, "</tbody>");
     show_table_close(h);
+    if (view_count(inputs) > INPUTS_SHOWN)
+        html_printf(h, "<p class=note>%d of them shown; the rest is in the JSON.</p>\n",
+                    INPUTS_SHOWN);
     html_raw(h, "</details>\n");
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define TABLE_OPEN 24 // rows shown without asking
+#define TABLE_MOST 600
 
 static const char *offload_words(struct view plan, struct arena *a) {
     const char *optimizer = view_string(plan, "recipe.offload_optimizer");
@@ -302,7 +303,10 @@ void plans_table(struct page *p, const struct plans *s, const char *caption) {
     if (open == s->count)
         return;
     html_printf(&p->html, "<details><summary>The other %zu plans</summary>\n", s->count - open);
-    table_part(p, s, "The other plans", open, s->count);
+    table_part(p, s, "The other plans", open, s->count < TABLE_MOST ? s->count : TABLE_MOST);
+    if (s->count > TABLE_MOST)
+        html_printf(&p->html, "<p class=note>The %zu after them stand in the JSON alone.</p>\n",
+                    s->count - TABLE_MOST);
     html_raw(&p->html, "</details>\n");
 }
 
