@@ -6,15 +6,40 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "bench/backend_null.h"
 #include "bench/tournament.h"
+#include "bench/words.h"
 
 // Multiples of this many bytes per rank divide evenly into every type's elements.
 #define GRAIN_BYTES 4
+
+static bool not_built(const struct run *r, const char *name, struct err *e) {
+    const char *here[32] = {NULL};
+    for (size_t n = 0; n < 31 && backend_registry[n] != NULL; n++)
+        here[n] = backend_registry[n]->name;
+    return err_set(e, ERR_RESOURCE, "this build has no backend \"%s\"; it has %s", name,
+                   words_join(here, r->arena));
+}
+
+// The backend that was asked for must be one of the command's, and in this build.
+static bool check_backend(const struct run *r, const char *const *names, struct err *e) {
+    const char *asked = r->options->backend, *known[8] = {NULL};
+    size_t n = 0;
+    if (asked == NULL)
+        return true;
+    for (; n < 6 && names[n] != NULL; n++)
+        known[n] = names[n];
+    known[n] = backend_null.name;
+    return words_check("--backend", asked, known, e) &&
+           (backend_find(asked) != NULL || not_built(r, asked, e));
+}
 
 const struct backend *command_backend(struct run *r, const char *const *names, struct err *e) {
     const char *only[] = {r->options->backend, NULL};
     struct backend_config config = run_config(r);
     struct err why = {0};
+    if (!check_backend(r, names, e))
+        return NULL;
     if (r->options->backend != NULL)
         names = only;
     for (size_t i = 0; names[i] != NULL; i++) {
@@ -38,7 +63,7 @@ const struct backend *command_backend(struct run *r, const char *const *names, s
     if (why.kind != ERR_NONE)
         err_set(e, why.kind, "%s", why.text);
     else
-        err_set(e, ERR_RESOURCE, "this build has no backend \"%s\"", names[0]);
+        not_built(r, names[0], e);
     return NULL;
 }
 
@@ -94,6 +119,10 @@ static void add_sweep(struct run *r, struct point_list *list, enum collective c,
     }
 }
 
+static const char *const operations[COLLECTIVE_COUNT + 1] = {
+    "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "reduce", "send_recv"};
+static const char *const types[] = {"bf16", "fp16", "fp32", "int8", NULL};
+
 static bool add_points(struct run *r, struct point_list *list, struct err *e) {
     const struct options *o = r->options;
     if (o->begin_bytes == 0 || o->end_bytes < o->begin_bytes)
@@ -103,10 +132,10 @@ static bool add_points(struct run *r, struct point_list *list, struct err *e) {
             enum collective c;
             enum dtype d;
             if (!collective_find(o->operations.items[i], &c))
-                return err_set(e, ERR_USAGE, "--op: \"%s\" is not a collective",
-                               o->operations.items[i]);
-            if (!dtype_find(o->dtypes.items[j], &d))
-                return err_set(e, ERR_USAGE, "--dtype: \"%s\" is not a type", o->dtypes.items[j]);
+                return words_refuse("--op", o->operations.items[i], operations, e);
+            if (!dtype_find(o->dtypes.items[j], &d) ||
+                !words_check("--dtype", dtype_name(d), types, NULL))
+                return words_refuse("--dtype", o->dtypes.items[j], types, e);
             add_sweep(r, list, c, d);
         }
     }
@@ -122,12 +151,22 @@ static void only_library(struct point_list *list) {
     list->count = kept;
 }
 
+// GPUs first; without a usable one, host memory.
+static const char *const backends[] = {"nccl", "mpi", NULL};
+
+bool command_backend_check(struct run *r, struct err *e) {
+    return check_backend(r, backends, e);
+}
+
+bool command_collectives_check(struct run *r, struct err *e) {
+    struct point_list list = {0};
+    return check_backend(r, backends, e) && add_points(r, &list, e);
+}
+
 bool command_collectives(struct run *r, const struct opt_texts *rest, struct err *e) {
     struct point_list list = {0};
     (void)rest;
-    // GPUs first; without a usable one, host memory.
-    static const char *const names[] = {"nccl", "mpi", NULL};
-    const struct backend *b = command_backend(r, names, e);
+    const struct backend *b = command_backend(r, backends, e);
     if (b == NULL || !add_points(r, &list, e))
         return false;
     if (strcmp(b->name, "nccl") == 0)

@@ -5,6 +5,7 @@
 
 #include "bench/commands.h"
 #include "bench/inventory.h"
+#include "bench/words.h"
 #include "describe/graph.h"
 
 static bool parse_shape(const char *text, struct bench_point *p, struct err *e) {
@@ -34,12 +35,14 @@ static void add_once(struct run *r, struct point_list *list, const struct bench_
     run_add_point(r, list, p);
 }
 
+static const char *const types[] = {"bf16", "fp16", "fp32", "tf32", "fp8", NULL};
+
 // `given` types, or when there are none the shape's own on a GPU and fp32 on the host.
 static bool add_shape(struct run *r, struct point_list *list, struct bench_point p,
                       const struct opt_texts *given, struct err *e) {
     for (size_t i = 0; i < given->count; i++) {
         if (!dtype_find(given->items[i], &p.dtype))
-            return err_set(e, ERR_USAGE, "--dtype: \"%s\" is not a type", given->items[i]);
+            return words_refuse("--dtype", given->items[i], types, e);
         add_once(r, list, &p);
     }
     if (given->count == 0)

@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "bench/commands.h"
 #include "bench/inventory.h"
+#include "bench/words.h"
 #include "kernels/adam.h"
 
 static uint64_t threads_of(const struct run *r) {
@@ -26,14 +27,18 @@ bool command_copy(struct run *r, const struct opt_texts *rest, struct err *e) {
     static const char *const names[] = {"cuda", "host", NULL};
     static const char *const on_gpus[] = {"h2d", "d2h", "bidirectional", "d2d", "p2p", NULL};
     static const char *const on_host[] = {"h2h", NULL};
+    static const char *const all[] = {"h2d", "d2h", "bidirectional", "d2d", "p2p", "h2h", NULL};
     struct point_list list = {0};
     (void)rest;
+    struct opt_texts wanted = r->options->directions;
+    for (size_t i = 0; i < wanted.count; i++)
+        if (!words_check("--direction", wanted.items[i], all, e))
+            return false;
     const struct backend *b = command_backend(r, names, e);
     if (b == NULL)
         return false;
     bool gpu = strcmp(b->name, "host") != 0;
     const char *const *usual = gpu ? on_gpus : on_host;
-    struct opt_texts wanted = r->options->directions;
     for (size_t i = 0; wanted.count > 0 ? i < wanted.count : usual[i] != NULL; i++) {
         const char *direction = wanted.count > 0 ? wanted.items[i] : usual[i];
         if (!gpu && strcmp(direction, "h2h") != 0)
@@ -73,11 +78,14 @@ bool command_adam(struct run *r, const struct opt_texts *rest, struct err *e) {
     struct point_list list = {0};
     const struct options *o = r->options;
     (void)rest;
+    static const char *const known[] = {"reference", "scalar", "avx2", "avx512", NULL};
     const char *best[] = {adam_best()->name};
     struct opt_texts variants = o->variants;
     if (variants.count == 0)
         variants = (struct opt_texts){.items = best, .count = 1};
     for (size_t i = 0; i < variants.count; i++) {
+        if (!words_check("--variant", variants.items[i], known, e))
+            return false;
         if (adam_find(variants.items[i]) == NULL)
             return err_set(e, ERR_RESOURCE, "this processor does not run Adam variant \"%s\"",
                            variants.items[i]);

@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "bench/backend_nvme.h"
 #include "bench/commands.h"
+#include "bench/words.h"
 
 #define BLOCK_GRAIN 4096
 
@@ -35,15 +36,13 @@ static bool run_to_gpu(struct run *r, const struct point_list *all, struct err *
 }
 
 bool command_nvme(struct run *r, const struct opt_texts *rest, struct err *e) {
-    static const char *const known[] = {"read", "write", "mixed", "swap", "swap_pipelined"};
+    static const char *const known[] = {"read", "write", "mixed", "swap", "swap_pipelined", NULL};
     const struct options *o = r->options;
     struct point_list list = {0};
     (void)rest;
     for (size_t i = 0; i < o->patterns.count; i++) {
-        const char *nearest = kinds_nearest(known, 5, o->patterns.items[i]);
-        if (kinds_find(known, 5, o->patterns.items[i]) < 0)
-            return err_set(e, ERR_USAGE, "--pattern: no \"%s\"%s%s", o->patterns.items[i],
-                           nearest ? "; nearest is " : "", nearest ? nearest : "");
+        if (!words_check("--pattern", o->patterns.items[i], known, e))
+            return false;
         for (size_t b = 0; b < o->blocks.count; b++)
             for (size_t d = 0; d < o->depths.count; d++)
                 for (size_t j = 0; j < o->jobs.count; j++) {

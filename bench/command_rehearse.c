@@ -10,6 +10,7 @@
 #include "bench/commands.h"
 #include "bench/rehearse.h"
 #include "bench/rehearse_gpu.h"
+#include "bench/words.h"
 
 #define TURNS 5
 #define DEVIATING 10
@@ -23,8 +24,9 @@ static bool choose_gpus(struct run *r, bool *gpus, struct err *e) {
         n = r->options->devices;
     if (asked && n > 0 && r->ranks->count == 1 && r->options->ranks > 1)
         n = r->options->ranks; // this process only waits for them
-    if (name != NULL && !asked && strcmp(name, "mpi") != 0)
-        return err_set(e, ERR_USAGE, "--backend: rehearsals run on gpu or mpi, not \"%s\"", name);
+    static const char *const known[] = {"gpu", "mpi", NULL};
+    if (name != NULL && !words_check("--backend", name, known, e))
+        return false;
     if (asked && n == 0 && r->ranks->count > 1)
         return err_set(e, ERR_RESOURCE, "no usable GPU with NCCL for each of the %d ranks here",
                        r->ranks->local_count);

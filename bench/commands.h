@@ -22,6 +22,10 @@ bool command_all(struct run *r, const struct opt_texts *rest, struct err *e);
 // none does.
 const struct backend *command_backend(struct run *r, const char *const *names, struct err *e);
 
+// Right or wrong before ranks are started: the words of a command line.
+bool command_collectives_check(struct run *r, struct err *e);
+bool command_backend_check(struct run *r, struct err *e); // of confirm and graph
+
 // GPUs that this process may use; 0 where there is none, or no CUDA in this build.
 uint64_t command_gpus(const struct run *r);
 

@@ -20,6 +20,7 @@
 struct command {
     struct opt_command opt;
     bool (*run)(struct run *r, const struct opt_texts *rest, struct err *e);
+    bool (*check)(struct run *r, struct err *e); // words, before anything starts; NULL: none
     bool (*result)(struct run *r, const struct opt_texts *rest, cJSON **out, struct err *e);
     void (*print)(FILE *out, const cJSON *result); // both NULL: the measurements are the result
     bool threads;                                  // several of a rank's threads call MPI
@@ -29,9 +30,13 @@ struct command {
 
 static const struct opt *const collectives_tables[] = {options_collectives, options_common, NULL};
 static const char *const collectives_examples[] = {
-    "shardbench collectives -b 1MiB -e 4MiB --ranks 2", NULL};
+    "shardbench collectives -b 1MiB -e 1MiB --ranks 2 --within 20s",
+    "shardbench collectives --op all_gather -d fp32 --ranks 2 -e 1MiB --pairs --out ranks.jsonl",
+    NULL};
 
-static const char *const nccl_examples[] = {"shardbench nccl -b 1MiB -e 1GiB --pairs", NULL};
+static const char *const nccl_examples[] = {
+    "shardbench nccl -b 1MiB -e 1GiB --pairs",
+    "shardbench nccl --op all_reduce -b 1GiB -e 1GiB --leave-one-out --out nccl.jsonl", NULL};
 
 #define LOCAL(name)                                                                                \
     static const struct opt *const name##_tables[] = {options_##name, options_common, NULL}
@@ -43,22 +48,37 @@ LOCAL(nvme);
 LOCAL(all);
 LOCAL(graph);
 LOCAL(rehearse);
-static const char *const rehearse_examples[] = {"shardbench rehearse step.json --shrink 0.01",
-                                                NULL};
+static const char *const rehearse_examples[] = {
+    "shardplan simulate gpt2 2xA100-80GB --strategy ddp --seq 128 --graph step.json",
+    "shardbench rehearse step.json --ranks 2 --shrink 0.01 --trace rehearsed.json", NULL};
 static const struct opt *const confirm_tables[] = {options_confirm, options_graph, options_common,
                                                    NULL};
-static const char *const graph_examples[] = {"shardbench graph step.json --scale-bytes 1MiB", NULL};
-static const char *const copy_examples[] = {"shardbench copy --bytes 16MiB", NULL};
+static const char *const graph_examples[] = {
+    "shardplan simulate gpt2 2xA100-80GB --strategy ddp --seq 128 --graph step.json",
+    "shardbench graph step.json --ranks 2 --scale-bytes 1MiB --within 10s", NULL};
+static const char *const copy_examples[] = {
+    "shardbench copy --bytes 16MiB", "shardbench copy --direction h2d,d2h --json copies.json",
+    NULL};
 static const char *const cuda_examples[] = {"shardbench cuda --bytes 1GiB --out cuda.jsonl", NULL};
-static const char *const adam_examples[] = {"shardbench adam --variant scalar,reference", NULL};
-static const char *const gemm_examples[] = {"shardbench gemm --shape 256x256x256", NULL};
+static const char *const adam_examples[] = {
+    "shardbench adam --variant scalar,reference --parameters 1000000",
+    "shardbench adam --threads 1 --dtype bf16 --out adam.jsonl", NULL};
+static const char *const gemm_examples[] = {
+    "shardbench gemm --shape 256x256x256",
+    "shardplan simulate gpt2 2xA100-80GB --strategy ddp --seq 128 --graph step.json",
+    "shardbench gemm step.json --within 5s", NULL};
 
-static const char *const nvme_examples[] = {"shardbench nvme --folder . --max-bytes 64MiB", NULL};
+static const char *const nvme_examples[] = {
+    "shardbench nvme --folder . --max-bytes 64MiB",
+    "shardbench nvme --pattern read --block 128KiB,1MiB --depth 4,16 --out disk.jsonl", NULL};
 
-static const char *const all_examples[] = {"shardbench all --out all.jsonl", NULL};
+static const char *const all_examples[] = {
+    "shardbench all --within 20s --out all.jsonl",
+    "shardplan fit all.jsonl --cluster 8xA100-80GB -o fitted.json", NULL};
 
-static const char *const confirm_examples[] = {"shardbench confirm plan.json --json confirm.json",
-                                               NULL};
+static const char *const confirm_examples[] = {
+    "shardplan plan gpt2 2xA100-80GB --strategy zero2 --json plan.json",
+    "shardbench confirm plan.json --ranks 2 --scale-bytes 1MiB --json confirm.json", NULL};
 
 static const struct command commands[] = {
     {.opt = {.name = "all",
@@ -73,6 +93,7 @@ static const struct command commands[] = {
              .tables = collectives_tables,
              .examples = collectives_examples},
      .run = command_collectives,
+     .check = command_collectives_check,
      .wants_ranks = true,
      .takes_gpus = true},
     {.opt = {.name = "nccl",
@@ -81,6 +102,7 @@ static const struct command commands[] = {
              .tables = collectives_tables,
              .examples = nccl_examples},
      .run = command_collectives,
+     .check = command_collectives_check,
      .wants_ranks = true},
     {.opt = {.name = "copy",
              .summary = "Copies between host and GPU memory, or within host memory",
@@ -118,6 +140,7 @@ static const struct command commands[] = {
              .tables = confirm_tables,
              .examples = confirm_examples},
      .run = command_confirm,
+     .check = command_backend_check,
      .result = command_confirm_result,
      .print = table_print_confirm,
      .wants_ranks = true,
@@ -139,6 +162,7 @@ static const struct command commands[] = {
              .tables = graph_tables,
              .examples = graph_examples},
      .run = command_confirm,
+     .check = command_backend_check,
      .result = command_confirm_result,
      .print = table_print_confirm,
      .wants_ranks = true,
@@ -155,7 +179,9 @@ static void print_usage(FILE *out) {
     fprintf(out, "\nshardbench COMMAND --help lists the command's options.\nBackends here:");
     for (size_t i = 0; backend_registry[i] != NULL; i++)
         fprintf(out, " %s", backend_registry[i]->name);
-    fprintf(out, "\n");
+    fprintf(out, "\n\nExamples:\n");
+    for (size_t i = 0; all_examples[i] != NULL; i++)
+        fprintf(out, "  %s\n", all_examples[i]);
 }
 
 static const struct command *find_command(const char *name) {
@@ -308,6 +334,27 @@ static void leave_late(void) {
     _exit(INTERRUPTED);
 }
 
+static void run_here_or_by_ranks(struct run *r, const struct command *c,
+                                 const struct opt_texts *rest, char **argv, int *status,
+                                 struct err *e) {
+    if (c->check != NULL && !c->check(r, e))
+        return;
+    bool alone = starts_ranks(r, c);
+    if (alone)
+        r->rank_count = launch_rank_count(r->options->ranks);
+    double missing = open_sink(r, e) ? 0 : 1;
+    r->ranks->largest(&missing, 1);
+    if (missing > 0)
+        err_set(e, ERR_RESOURCE, "rank 0 could not open its output");
+    else if (alone && inputs_are_right(r, c, rest, e))
+        delegate(r, argv, status, e);
+    if (!alone && e->kind == ERR_NONE) {
+        signals_guard(r->signals, INTERRUPT_GRACE_S, leave_late);
+        c->run(r, rest, e);
+        signals_unguard(r->signals);
+    }
+}
+
 static int run_command(const struct command *c, const struct options *o,
                        const struct opt_texts *rest, char **argv, struct arena *a) {
     struct err e = {0};
@@ -321,20 +368,7 @@ static int run_command(const struct command *c, const struct options *o,
     r.progress = !o->quiet && r.ranks->rank == 0 && isatty(STDERR_FILENO) ? stderr : NULL;
     r.deadline_s = o->within_s > 0 ? clock_now_s() + o->within_s : 0;
     r.rank_count = (uint64_t)r.ranks->count;
-    bool alone = starts_ranks(&r, c);
-    if (alone)
-        r.rank_count = launch_rank_count(o->ranks);
-    double missing = open_sink(&r, &e) ? 0 : 1;
-    r.ranks->largest(&missing, 1);
-    if (missing > 0)
-        err_set(&e, ERR_RESOURCE, "rank 0 could not open its output");
-    else if (alone && inputs_are_right(&r, c, rest, &e))
-        delegate(&r, argv, &status, &e);
-    if (!alone && e.kind == ERR_NONE) {
-        signals_guard(&signals, INTERRUPT_GRACE_S, leave_late);
-        c->run(&r, rest, &e);
-        signals_unguard(&signals);
-    }
+    run_here_or_by_ranks(&r, c, rest, argv, &status, &e);
     status = finish(&r, c, rest, status, &e);
     sink_destroy(r.sink);
     signals_finish(&signals);

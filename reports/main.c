@@ -55,7 +55,11 @@ static const struct opt_command command = {
     .positional_help =
         (const char *const[]){"result files of any shardplan command, or F.jsonl of bench", NULL},
     .tables = (const struct opt *const[]){table, NULL},
-    .examples = (const char *const[]){"shardreport plan.json step.json -o report", NULL},
+    .examples =
+        (const char *const[]){
+            "shardplan plan llama-3-8b dgx-h100 --json plan.json",
+            "shardplan simulate llama-3-8b dgx-h100 --strategy fsdp2 --json simulated.json",
+            "shardreport plan.json simulated.json -o report", NULL},
     .notes =
         "The page needs no script and asks for nothing from elsewhere. Without gnuplot it still "
         "comes, and says what is missing.",

@@ -44,6 +44,9 @@ static const struct opt own_options[] = {
 static const struct opt *const tables[] = {own_options, output_options_at_zero, NULL};
 static const char *const help[] = {"MEASUREMENT: what bench or catalog import wrote", NULL};
 static const char *const examples[] = {
+    "shardplan bench nvme --pattern read --max-bytes 64MiB --out healthy.jsonl",
+    "shardplan bench nvme --pattern read --max-bytes 64MiB --out today.jsonl",
+    "shardplan accept today.jsonl --cluster dgx-h100 --baseline healthy.jsonl --junit accept.xml",
     "shardplan accept --topology tests/fixtures/import/topo_03_8xA100_NV12.txt --cluster dgx-a100",
     NULL};
 const struct opt_command accept_command_options = {

@@ -37,7 +37,10 @@ static const struct opt own_options[] = {
     {.name = NULL},
 };
 static const struct opt *const tables[] = {recipe_options, own_options, model_output_options, NULL};
-static const char *const examples[] = {"shardplan confirm 7B dgx-h100 --strategy zero2", NULL};
+static const char *const examples[] = {
+    "shardplan confirm 7B dgx-h100 --strategy zero2",
+    "shardplan confirm gpt2 2xA100-80GB --strategy zero3 --json confirm.json --report confirmed",
+    NULL};
 static const struct opt_command confirm_options = {
     .name = "confirm",
     .summary = "plan, run the plan's transfers here, compare, advise again",

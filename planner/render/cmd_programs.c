@@ -26,7 +26,12 @@ static int run_report(struct cli *cli, int argc, char **argv) {
     return pass_on(cli, "shardreport", false, argc, argv);
 }
 
-static const char *const bench_examples[] = {"shardplan bench --help", NULL};
+static const char *const bench_examples[] = {
+    "shardplan bench all --within 20s --out all.jsonl",
+    "shardplan bench collectives -b 1MiB -e 1MiB --ranks 2 --within 20s",
+    "shardplan bench nvme --folder . --max-bytes 64MiB",
+    NULL,
+};
 static const struct opt_command bench_options = {
     .name = "bench",
     .summary = "measure this machine: collectives, copies, NVMe, CPU Adam, GEMM",
@@ -38,7 +43,11 @@ static const struct opt_command bench_options = {
 };
 const struct command bench_command = {.options = &bench_options, .run = run_bench};
 
-static const char *const rehearse_examples[] = {"shardplan rehearse --help", NULL};
+static const char *const rehearse_examples[] = {
+    "shardplan simulate gpt2 2xA100-80GB --strategy ddp --seq 128 --graph step.json",
+    "shardplan rehearse step.json --ranks 2 --shrink 0.01",
+    NULL,
+};
 static const struct opt_command rehearse_options = {
     .name = "rehearse",
     .summary = "run a simulated step's task graph on this machine and compare",
@@ -49,7 +58,11 @@ static const struct opt_command rehearse_options = {
 };
 const struct command rehearse_command = {.options = &rehearse_options, .run = run_rehearse};
 
-static const char *const report_examples[] = {"shardplan report --help", NULL};
+static const char *const report_examples[] = {
+    "shardplan plan llama-3-8b dgx-h100 --json plan.json",
+    "shardplan report plan.json -o report",
+    NULL,
+};
 static const struct opt_command report_options = {
     .name = "report",
     .summary = "one self-contained HTML page with plots from result files",
