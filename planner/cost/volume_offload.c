@@ -122,7 +122,8 @@ static void fsdp_copies(struct volume_parts *v) {
     volume_copy(v,
                 &(struct volume_copy){"forward", "parameters", TRANSFER_H2D, g * units, g * pass});
     if (!once)
-        volume_copy(v, &(struct volume_copy){"backward", "parameters", TRANSFER_H2D, g * units,
+        volume_copy(v, &(struct volume_copy){"backward", "parameters", TRANSFER_H2D,
+                                             g * (kept > 0 ? units - 1 : units),
                                              g * pass * (1 - kept)});
     volume_copy(v, &(struct volume_copy){"backward", "gradients", TRANSFER_D2H, v->syncs * units,
                                          v->syncs * p->parameter_bytes * s->sharded});

@@ -478,11 +478,14 @@ static double pass_bytes(const struct memory_parts *p) {
            (p->gather_bytes * (s->sharded - s->expert_sharded) + frozen * s->sharded_frozen);
 }
 
-// Share of a pass that stays gathered from forward to backward. Adapters lie in the blocks.
+// Share of a pass that stays gathered from forward to backward: the root, which may be the whole
+// model. Adapters lie in the blocks.
 double volume_root_share(const struct memory_parts *p, double trained_bytes, double frozen_bytes) {
     const struct memory_sizes *s = &p->sizes;
-    if (p->recipe->reshard_root || p->recipe->wrap == WRAP_MODEL)
+    if (p->recipe->reshard_root)
         return 0;
+    if (p->recipe->wrap == WRAP_MODEL)
+        return 1;
     double trained = s->sharded - s->expert_sharded;
     if (p->recipe->lora_rank == 0)
         return s->root_shard / (trained + s->sharded_frozen);

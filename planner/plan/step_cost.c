@@ -21,23 +21,18 @@ static void scale_unit_cost(struct unit_cost *c, double speed) {
 static void class_activations(struct step_builder *b, struct step_unit_class *k) {
     const struct model *m = b->model;
     const struct recipe *r = b->recipe;
+    const enum unit_kind kind = k->unit->kind;
     uint64_t held = 0, peak = 0;
-    switch (k->unit->kind) {
-    case UNIT_BLOCK:
+    if (kind == UNIT_BLOCK) {
         k->kept_bytes = (double)activation_layer_kept_bytes(m, r, k->unit->moe);
         k->backward_bytes =
             fmax((double)activation_layer_full_bytes(m, r, k->unit->moe) - k->kept_bytes, 0);
-        break;
-    case UNIT_EMBEDDING:
+    } else if (kind == UNIT_EMBEDDING) {
         k->kept_bytes = (double)activation_embedding_bytes(m, r);
-        break;
-    case UNIT_HEAD:
+    } else if (kind == UNIT_HEAD || m->tied_embeddings) { // a tied head computes after the norm
         activation_logits(m, r, &held, &peak);
         k->kept_bytes = (double)held;
         k->backward_bytes = (double)(peak > held ? peak - held : 0);
-        break;
-    default:
-        break;
     }
 }
 

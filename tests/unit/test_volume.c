@@ -136,6 +136,15 @@ static void fsdp_keeps_its_root(void **state) {
     struct recipe r = short_recipe(STRATEGY_FSDP2, PRECISION_BF16_MIXED);
     r.reshard_root = true;
     near(volume_of(&m, 8, &r).all_gather_bytes, 4 * all * q, 1e-6, "unless it is resharded");
+    static const enum strategy both[] = {STRATEGY_FSDP1, STRATEGY_FSDP2};
+    for (size_t i = 0; i < 2; i++) { // no wrap policy: all of it is the root
+        r = short_recipe(both[i], PRECISION_BF16_MIXED);
+        r.wrap = WRAP_MODEL;
+        near(volume_of(&m, 8, &r).all_gather_bytes, 2 * all * q, 1e-6, "one unit stays gathered");
+        assert_int_equal(volume_of(&m, 8, &r).transfers[0].count, 1);
+        r.reshard_root = true;
+        near(volume_of(&m, 8, &r).all_gather_bytes, 4 * all * q, 1e-6, "unless resharded");
+    }
 }
 
 static void hybrid_sharding(void **state) {
