@@ -17,6 +17,8 @@ static bool parse_nvme(const char *text, double *read, double *write, struct err
         left[n] = '\0';
         double r = 0, w = 0;
         if (units_parse_rate(left, &r, &ignored) && units_parse_rate(slash + 1, &w, &ignored)) {
+            if (r < 1 || w < 1)
+                return err_set(e, ERR_USAGE, "--nvme %s: rates must be above zero", text);
             *read = r;
             *write = w;
             return true;

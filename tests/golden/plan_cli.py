@@ -156,6 +156,12 @@ class Surface(unittest.TestCase):
         some = run("plan", "llama-2-7b", "dgx-a100", "--strategy", "ddp,zero2", "--offload-optimizer", "cpu")
         self.assertEqual(some.returncode, 0)  # one of the two can
 
+    def test_rates_and_memory_of_nothing_are_usage_errors(self):
+        for words in (["--net", "0Gb/s"], ["--net", "1e-300Gb/s"], ["--nvme", "0GB/s/1GB/s"],
+                      ["--nvme", "1GB/s/0GB/s"], ["--host-memory", "0"]):
+            done = run("plan", "llama-2-7b", "dgx-a100", "--nodes", "2", "--with-offload", *words)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), (words, done.stderr))
+
     def test_min_gpus_of_a_derived_shard_group(self):
         for gpus in ("3", "7", "12"):
             result, _ = plan("llama-2-7b", "dgx-a100", "--strategy", "hsdp,mics", "--gpus", gpus)
