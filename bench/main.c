@@ -339,6 +339,14 @@ static void run_here_or_by_ranks(struct run *r, const struct command *c,
                                  struct err *e) {
     if (c->check != NULL && !c->check(r, e))
         return;
+    int strangers = ranks_strangers();
+    if (c->wants_ranks && r->options->ranks == 0 && strangers > 1) {
+        err_set(e, ERR_RESOURCE,
+                "srun started %d tasks that know nothing of each other: use srun --mpi=pmix (srun "
+                "--mpi=list shows what there is) or mpirun; with --ranks N each measures by itself",
+                strangers);
+        return;
+    }
     bool alone = starts_ranks(r, c);
     if (alone)
         r->rank_count = launch_rank_count(r->options->ranks);

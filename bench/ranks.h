@@ -25,6 +25,10 @@ struct ranks {
 // True when a launcher (mpirun, srun) started this process as a rank.
 bool ranks_launched(void);
 
+// Tasks of the Slurm step that this process is one of, when srun started them as strangers to one
+// another (--mpi=none); 0 otherwise.
+int ranks_strangers(void);
+
 // Joins the launcher's job, or stands alone. One call per process; `many_threads`:
 // several threads will call MPI. `out` points to static storage.
 bool ranks_open(bool many_threads, const struct ranks **out, struct err *e);

@@ -76,6 +76,16 @@ bool ranks_mpi_open(bool many_threads, const struct ranks **out, struct err *e) 
         return err_set(e, ERR_RESOURCE, "MPI could not start");
     if (got < wanted)
         return err_set(e, ERR_RESOURCE, "this MPI does not serve several threads at once");
+    int count;
+    MPI_Comm_size(MPI_COMM_WORLD, &count);
+    if (count == 1 && ranks_promised() > 1) {
+        MPI_Finalize();
+        return err_set(
+            e, ERR_RESOURCE,
+            "the launcher started %d processes, but this MPI sees one: they do not speak "
+            "the same protocol; try srun --mpi=pmix or this MPI's own mpirun",
+            ranks_promised());
+    }
     struct ranks *r = calloc(1, sizeof(*r));
     char *library = calloc(1, MPI_MAX_LIBRARY_VERSION_STRING);
     if (r == NULL || library == NULL)

@@ -70,7 +70,57 @@ def groups():
     assert shard["errors"] == 0 and replica["errors"] == 0
 
 
+SMALL = ["collectives", "--op", "all_gather", "-b", "8KiB", "-e", "8KiB", "--force", "-q", "--budget", "1ms"]
+
+
+def strangers():
+    """What srun --mpi=none leaves behind, and a launcher that speaks another protocol than this MPI."""
+    step = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_NTASKS": "2"}
+    with tempfile.TemporaryDirectory() as folder:
+        srun = os.path.join(folder, "srun")
+        with open(srun, "w") as f:
+            f.write("#!/bin/sh\nfor i in 0 1; do SLURM_PROCID=$i SLURM_LOCALID=$i \"$@\" & pids=\"$pids $!\"; done\n"
+                    "for p in $pids; do wait $p || status=$?; done; exit $status\n")
+        os.chmod(srun, 0o755)
+        done = subprocess.run([srun, BENCH, *SMALL], capture_output=True, text=True, timeout=60, env={**ENV, **step})
+        assert done.returncode == 4, done
+        assert done.stderr.count("srun started 2 tasks that know nothing of each other") == 2, done.stderr
+        assert "--mpi=pmix" in done.stderr and done.stdout == "", done
+        # A batch script is no step, whatever its allocation: it may start ranks of its own.
+        batch = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "2", "SLURM_PROCID": "0"}
+        done = subprocess.run([BENCH, *SMALL, "--ranks", "2"], capture_output=True, text=True, timeout=60,
+                              env={**ENV, **batch})
+        assert done.returncode == 0, done.stderr
+    foreign = {"PMI_RANK": "0", "PMI_SIZE": "2"}
+    done = subprocess.run([BENCH, *SMALL], capture_output=True, text=True, timeout=60, env={**ENV, **foreign})
+    assert done.returncode == 4 and "the launcher started 2 processes, but this MPI sees one" in done.stderr, done.stderr
+
+
+def slurm():
+    """A real Slurm, where there is one: PMIx joins the tasks, and without it nobody measures alone."""
+    def srun(*words):
+        return subprocess.run(["srun", "-n", "2", *words], capture_output=True, text=True, timeout=100, env=ENV)
+    try:
+        plugins = subprocess.run(["srun", "--mpi=list"], capture_output=True, text=True, timeout=20)
+        works = srun("true").returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        works = False
+    if not works:
+        print("no Slurm here: only its environment was tried")
+        return
+    if "pmix" in plugins.stdout + plugins.stderr:
+        done = srun("--mpi=pmix", BENCH, *SMALL, "--json", "-")
+        assert done.returncode == 0, done.stderr
+        rows = json.loads(done.stdout)["results"]  # one document: by rank 0
+        assert rows and all(r["ranks"] == 2 and r["errors"] == 0 for r in rows), rows
+    done = srun("--mpi=none", BENCH, *SMALL)
+    assert done.returncode == 4 and "know nothing of each other" in done.stderr, done.stderr
+    print("Slurm: srun --mpi=pmix and --mpi=none")
+
+
 collectives()
+strangers()
+slurm()
 three_to_two()
 groups()
 print("ok")
