@@ -59,6 +59,7 @@ struct backend_config {
 struct backend {
     const char *name;
     const char *summary; // one line for --help and the inventory
+    double warmup_s;     // least time of untimed iterations; 0 = the harness's own
 
     // Finds the hardware and its libraries. ERR_RESOURCE, with what is missing, when it cannot run
     // here: the point list is then reported as waived.

@@ -318,6 +318,7 @@ static void gemm_describe(void *state, struct measure_result *r) {
 const struct backend backend_gemm = {
     .name = "gemm",
     .summary = "matrix products on a GPU by cuBLASLt",
+    .warmup_s = 0.2, // an idle GPU's clock takes a tenth of a second to rise
     .open = gemm_open,
     .close = gemm_close,
     .prepare = gemm_prepare,

@@ -127,6 +127,7 @@ static bool verify(const struct harness *h, uint64_t seed, uint64_t *errors, str
 // Returns a typical iteration's duration in seconds, the same on every rank; negative on error.
 static double warm_up(const struct harness *h, const struct harness_limits *l, struct err *e) {
     double start = clock_now_s(), spent, one;
+    double least_s = fmax(l->warmup_s, h->backend->warmup_s);
     do {
         if (!h->backend->sample(h->state, 1, &one, e)) {
             lost(h, e);
@@ -137,7 +138,7 @@ static double warm_up(const struct harness *h, const struct harness_limits *l, s
         h->ranks->largest(both, 2);
         spent = both[0];
         one = both[1];
-    } while (spent < l->warmup_s);
+    } while (spent < least_s);
     return one > 0 ? one : UNITS_NANO;
 }
 
