@@ -25,7 +25,7 @@ static double gather_at(const struct walk *w, double done) {
         return root + left * w->gathered;
     double kept = 0;
     if (r->strategy == STRATEGY_FSDP2_RESHARD && r->reshard_group > 0)
-        kept = left * w->gathered / (double)r->reshard_group;
+        kept = fmax(0, left - 1) * w->gathered / (double)r->reshard_group; // its own is gone
     bool prefetches = recipe_is_fsdp2(r) || r->backward_prefetch != PREFETCH_BACKWARD_NONE;
     double ahead = left > 1 && prefetches ? w->gathered : 0;
     return root + w->gathered + ahead + kept;
@@ -93,9 +93,10 @@ static struct memory_moment root_end(const struct walk *w) {
     double b = p->gather_bytes, f = p->sizes.trainable_fraction, root = p->sizes.root;
     double tied = p->model->tied_embeddings ? p->sizes.table : 0;
     double building = memory_gathered_bytes(p) * root + f * b * (root + tied);
-    // Gradients are freed once copied in; the output comes after.
-    double reducing =
-        f * root * (p->reduce_bytes + fmax(b, p->reduce_bytes / p->sizes.shard_degree));
+    // Gradients are freed once copied in, all but the last, which a loop of foreach_reduce still
+    // names; the output comes after.
+    double output = root * p->reduce_bytes / p->sizes.shard_degree + b * fmin(p->sizes.head, root);
+    double reducing = f * (root * p->reduce_bytes + fmax(b * root, output));
     if (recipe_is_fsdp1(p->recipe)) {
         building = memory_gathered_bytes(p) * root + 2 * f * b * root;
         reducing = fsdp1_reduction(p, f * root);

@@ -49,15 +49,22 @@ static double stage3_flat(const struct memory_parts *p) {
     return fmin(n, p->sizes.trainable) * p->reduce_bytes;
 }
 
+// temp_grad_buffer_for_gpu_offload of stages 1 and 2: one gradient on its way to the host.
+static double offload_staging(const struct memory_parts *p) {
+    bool stages = is_stage12(p->recipe) && p->recipe->offload_optimizer != OFFLOAD_NONE;
+    return stages ? p->parameter_bytes * p->sizes.largest_parameter : 0;
+}
+
 static double standing_bucket(const struct memory_parts *p) {
     const struct recipe *r = p->recipe;
     if (r->framework == FRAMEWORK_DDP && !r->gradient_as_bucket_view && !memory_is_megatron(r))
         return dtype_bytes(r->grad_dtype) * p->sizes.trainable;
     if (recipe_is_stage3(r))
         return (double)r->reduce_bucket_elements * p->reduce_bytes;
+    double staging = offload_staging(p);
     if (r->strategy == STRATEGY_ZERO1 && r->grad_accum > 1)
-        return stage12_bucket(p); // held through the following forwards
-    return 0;
+        return stage12_bucket(p) + staging; // held through the following forwards
+    return staging;
 }
 
 // ---- gathered parameters ------------------------------------------------------------------------
@@ -143,9 +150,10 @@ static double backward_bucket(const struct memory_parts *p) {
     double largest = p->sizes.largest_parameter * p->sizes.trainable_fraction;
     if (r->optimizer == OPTIMIZER_NONE)
         return standing_bucket(p);
-    if (is_stage12(r)) { // offload casts one parameter's gradient at a time beside the bucket
-        double cast = r->offload_optimizer != OFFLOAD_NONE ? largest * p->parameter_bytes : 0;
-        return fmax(stage12_bucket(p), standing_bucket(p)) + stage12_flatten(p) + cast;
+    if (is_stage12(r)) { // offload takes each gradient's norm in fp64 where it is
+        double norm = r->offload_optimizer != OFFLOAD_NONE ? 8 * largest : 0;
+        double standing = fmax(stage12_bucket(p) + offload_staging(p), standing_bucket(p));
+        return standing + fmax(stage12_flatten(p), norm);
     }
     if (recipe_is_stage3(r)) // the bucket, its flat copy, and the gradient being copied
         return standing_bucket(p) + stage3_flat(p) + largest * p->gather_bytes;
@@ -216,6 +224,11 @@ static bool makes_partition_at_once(const struct recipe *r) {
            r->offload_optimizer == OFFLOAD_NONE;
 }
 
+// Stage 1 leaves all gradients where backward made them; the engine's epilogue reduces them.
+static bool reduces_after_backward(const struct recipe *r) {
+    return r->strategy == STRATEGY_ZERO1 && !memory_bf16_optimizer(r) && !memory_is_megatron(r);
+}
+
 // The last layer, first in backward: every kept activation is still there.
 static struct memory_moment backward_start(const struct memory_parts *p) {
     const struct recipe *r = p->recipe;
@@ -228,6 +241,8 @@ static struct memory_moment backward_start(const struct memory_parts *p) {
     t.activations = blocks_kept(p) + (double)activation_working_bytes(p->model, r);
     if (memory_bf16_optimizer(r)) // it reduces after backward
         t.bucket -= stage12_flatten(p);
+    if (reduces_after_backward(r))
+        t.bucket = fmax(stage12_bucket(p) + offload_staging(p), standing_bucket(p));
     if (recipe_is_stage3(r))
         t.side = t.gather + stage3_flat(p);
     t.gather += autocast_copies(p);
@@ -243,8 +258,11 @@ static struct memory_moment backward_end(const struct memory_parts *p) {
     t.activations = blocks_kept(p) / layers + (double)activation_working_bytes(p->model, r);
     if (memory_bf16_optimizer(r))
         t.activations = 0; // reduced when backward is over
-    else if (r->strategy == STRATEGY_ZERO1 && !memory_is_megatron(r))
-        t.grads += p->parameter_bytes * p->sizes.owned; // the owned slice, copied out
+    if (reduces_after_backward(r)) {
+        t.activations = 0;
+        if (r->offload_optimizer == OFFLOAD_NONE)
+            t.grads += p->parameter_bytes * p->sizes.owned; // the owned slice, copied out
+    }
     if (r->strategy == STRATEGY_ZERO2 && r->offload_optimizer == OFFLOAD_NONE && r->grad_accum > 1)
         t.grads *= 2; // what was averaged before and what is averaged now
     if (recipe_is_stage3(r))
@@ -313,8 +331,8 @@ static double step_transient(const struct memory_parts *p, double on_gpu) {
 static struct memory_moment step_moment(const struct memory_parts *p) {
     const struct recipe *r = p->recipe;
     struct memory_moment t = {.grads = p->states[MEMORY_GRADS], .bucket = standing_bucket(p)};
-    if (r->strategy == STRATEGY_ZERO1 && !memory_bf16_optimizer(r) && !memory_is_megatron(r))
-        t.grads = p->parameter_bytes * p->sizes.owned; // foreign gradients are freed by now
+    if (reduces_after_backward(r)) // foreign gradients are freed by now, all with an offload
+        t.grads = r->offload_optimizer == OFFLOAD_NONE ? p->parameter_bytes * p->sizes.owned : 0;
     t.transient = step_transient(p, memory_gpu_share(r, p->sizes.owned)) +
                   optimizer_muon_working_bytes(p->model, r);
     if (recipe_is_stage3(r) && r->hpz && r->shard_group > 0 && r->offload_param == OFFLOAD_NONE)

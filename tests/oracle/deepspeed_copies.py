@@ -16,17 +16,11 @@ from deepspeed.accelerator import get_accelerator
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from deepspeed_calls import engine_of, run, settings, versions
-from deepspeed_memory import tensors
+from deepspeed_memory import on_host
 
 RANKS = 2
 SEQ = 8
 STEPS = 4
-ON_HOST = (
-    "single_partition_of_fp32_groups", "param_buffer_of_bit16_for_cpu_offload_groups",
-    "accumulated_grads_in_cpu", "temp_grad_buffer_for_cpu_offload", "fp32_partitioned_groups_flat",
-    "grad_partitions_flat_buffer", "lp_param_contiguous_pin_buffer",
-    "param_groups_fp16_flat_cpu_memory",
-)
 MOVE = torch.Tensor.to
 
 
@@ -37,14 +31,7 @@ class Copies(TorchDispatchMode):
 
     def look(self):
         """The host's storages now: states appear in the first step."""
-        zero = self.engine.optimizer
-        held = [t for name in ON_HOST for t in tensors(getattr(zero, name, None))]
-        held += [t.grad for t in held if t.grad is not None]
-        held += tensors(list(zero.optimizer.state.values()))
-        parameters = list(self.engine.module.parameters())
-        if getattr(zero, "offload_param", False):
-            held += [p.ds_tensor for p in parameters]
-        self.host = {t.untyped_storage().data_ptr() for t in held}
+        self.host = {t.untyped_storage().data_ptr() for t in on_host(self.engine)}
         for counter in self.sums:
             self.sums[counter] = 0
 

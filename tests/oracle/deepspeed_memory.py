@@ -7,17 +7,24 @@ usage: deepspeed_memory.py OUT.json [--places] [STRATEGY or case...]
 The rank that holds most in forward and backward tells: the last one where gradients of its partition,
 which holds the last parameters, come first, while every activation is still there.
 """
+import gc
 import json
 import sys
 
 import torch
 
 from deepspeed_calls import engine_of, run, settings, versions
-from ledger import Ledger, classes, states
+from ledger import HOST, Ledger, classes, states
 
 RANKS = 2
 SEQ = 64
 STEPS = {"zero1": 2, "zero2": 2, "zero3": 3}  # stage 3 prefetches from the second on
+ON_HOST = (
+    "single_partition_of_fp32_groups", "param_buffer_of_bit16_for_cpu_offload_groups",
+    "accumulated_grads_in_cpu", "temp_grad_buffer_for_cpu_offload", "fp32_partitioned_groups_flat",
+    "grad_partitions_flat_buffer", "lp_param_contiguous_pin_buffer",
+    "param_groups_fp16_flat_cpu_memory",
+)
 PLACES = {
     "partition_parameters.py:_all_gather_sequential": "gather",
     "partition_parameters.py:_allgather_params_coalesced": "gather",
@@ -37,6 +44,17 @@ def tensors(x):
     return tensors(x.buffer) if hasattr(x, "buffer") else []
 
 
+def on_host(engine):
+    """What an offload keeps in host memory, by DeepSpeed's own names."""
+    zero = engine.optimizer
+    held = [t for name in ON_HOST for t in tensors(getattr(zero, name, None))]
+    held += [t.grad for t in held if t.grad is not None]
+    held += tensors(list(zero.optimizer.state.values()))
+    if getattr(zero, "offload_param", False):
+        held += [p.ds_tensor for p in engine.module.parameters()]
+    return held
+
+
 def name_states(ledger, engine):
     zero = engine.optimizer
     held = list(engine.module.parameters())
@@ -53,18 +71,35 @@ def name_states(ledger, engine):
         ledger.name(tensors(getattr(zero, name, None)), label)
     ledger.name([p.grad for p in held], "grads")
     ledger.name(tensors(list(getattr(zero, "optimizer", zero).state.values())), "optimizer")
+    if ledger.offloads:
+        ledger.name(on_host(engine), HOST)
+
+
+def step_on_host(ledger, optimizer):
+    """All that the optimizer makes is made on the host."""
+    inner = optimizer.step
+
+    def step(*args, **kwargs):
+        ledger.everything = HOST
+        done = inner(*args, **kwargs)
+        ledger.everything = None
+        return done
+
+    optimizer.step = step
 
 
 def step(ledger, engine, case):
     tokens = torch.zeros(1, SEQ, dtype=torch.long)
-    for _ in range(case["accumulate"]):
+    for micro in range(case["accumulate"]):
         ledger.enter("forward")
         loss = engine(input_ids=tokens, labels=tokens, use_cache=False).loss
         ledger.enter("backward")
         engine.backward(loss)
         name_states(ledger, engine)
         after = ledger.account()
-        ledger.enter("step")
+        if ledger.offloads:
+            gc.collect()  # else what waits for it is most of a step
+        ledger.enter("step" if micro + 1 == case["accumulate"] else None)
         engine.step()
         ledger.enter(None)
     name_states(ledger, engine)
@@ -74,6 +109,10 @@ def step(ledger, engine, case):
 def record(case):
     with Ledger() as ledger:
         engine = engine_of(case, fused=True)  # as DeepSpeed's own FusedAdam: no passing lists
+        if "offload_optimizer" in case["zero"]:
+            ledger.offloads = "up"
+            name_states(ledger, engine)
+            step_on_host(ledger, engine.optimizer.optimizer)
         for _ in range(STEPS[case["strategy"]]):
             ledger.peaks.clear()
             after = step(ledger, engine, case)
@@ -110,6 +149,13 @@ def cases():
     yield one("all live", "zero3", **{**narrow, "stage3_max_live_parameters": 10**9})
     yield one("sub-groups", "zero3", sub_group_size=600000, **narrow)
     yield one("accumulation", "zero3", accumulate=2, **narrow)
+    cpu = {"device": "cpu", "pin_memory": False}
+    for s in ("zero1", "zero2"):
+        yield one("cpu optimizer", s, offload_optimizer=cpu, **small)
+        yield one("cpu optimizer, accumulation", s, accumulate=2, offload_optimizer=cpu, **small)
+    yield one("cpu optimizer", "zero3", offload_optimizer=cpu, **narrow)
+    yield one("cpu optimizer and parameters", "zero3", offload_optimizer=cpu, offload_param=cpu,
+              **narrow)
 
 
 def main():

@@ -2,7 +2,8 @@
 """Counts live tensor storages under a dispatch mode: what an allocator would hold, on a CPU.
 
 Every storage is charged to the place that made it ("file:function") until someone names it. The
-peak of each phase keeps the whole account of that moment.
+peak of each phase keeps the whole account of that moment. Both ends of an offload are host memory
+here: what is labelled "host" stays out of totals and peaks, and moves across count as copies.
 """
 import collections
 import os
@@ -19,6 +20,8 @@ PASSING = ("ledger.py", "_python_dispatch.py", "_ops.py", "_tensor.py", "_compil
            "_contextlib.py", "eval_frame.py", "storage.py", "nvtx.py", "distributed_c10d.py",
            "c10d_logger.py", "comm.py", "torch.py", "_utils.py")
 RESIZE = torch.UntypedStorage.resize_
+MOVE = torch.Tensor.to
+HOST = "host"
 ATEN = torch.ops.aten
 # Only sizes count: matmuls return a constant (no NaN, no zero norm).
 SKIPPED = {
@@ -33,6 +36,9 @@ class Ledger(TorchDispatchMode):
         self.live = {}  # id of the storage: [reference, bytes, label]
         self.labels = collections.Counter()
         self.phase, self.peaks = None, {}
+        self.copies = {"h2d": 0, "d2h": 0}
+        self.offloads = None  # which moves between devices are looked at: "up", "both"
+        self.everything = None  # a label for all that is made now
 
     def __enter__(self):
         ledger = self
@@ -43,11 +49,32 @@ class Ledger(TorchDispatchMode):
             return done
 
         torch.UntypedStorage.resize_ = resize_
+        torch.Tensor.to = lambda t, *args, **kwargs: ledger.move(t, *args, **kwargs)
         return super().__enter__()
 
     def __exit__(self, *why):
         torch.UntypedStorage.resize_ = RESIZE
+        torch.Tensor.to = MOVE
         return super().__exit__(*why)
+
+    def on_host(self, t):
+        if torch._C._functorch.is_batchedtensor(t):
+            return False  # transformers builds its masks with vmap
+        row = self.live.get(id(t.untyped_storage()))
+        return row is not None and row[2] == HOST
+
+    def move(self, t, *args, **kwargs):
+        """A move to a device is a copy to the other side, whatever the devices are called here."""
+        asked = isinstance(args[0] if args else kwargs.get("device"), (str, torch.device))
+        up = self.offloads and asked and not isinstance(t, DTensor) and self.on_host(t)
+        if not up and not (self.offloads == "both" and asked and not isinstance(t, DTensor)):
+            return MOVE(t, *args, **kwargs)
+        moved = MOVE(t, *args, **kwargs)
+        moved = moved.clone() if moved.data_ptr() == t.data_ptr() else moved
+        self.copies["h2d" if up else "d2h"] += moved.numel() * moved.element_size()
+        if not up:
+            self.name([moved], HOST)
+        return moved
 
     def __torch_dispatch__(self, op, types, args=(), kwargs=None):
         if any(issubclass(t, DTensor) for t in types):
@@ -65,7 +92,7 @@ class Ledger(TorchDispatchMode):
         if row is None:
             key = id(storage)
             forget = weakref.ref(storage, lambda _: self.drop(key))
-            row = self.live[key] = [forget, 0, label or self.place()]
+            row = self.live[key] = [forget, 0, label or self.everything or self.place()]
         if label and label != row[2]:
             self.labels[row[2]] -= row[1]
             self.labels[label] += row[1]
@@ -96,7 +123,7 @@ class Ledger(TorchDispatchMode):
         return place if code.co_name != "allocate" else place + ":" + frame.f_back.f_code.co_name
 
     def total(self):
-        return sum(self.labels.values())
+        return sum(size for label, size in self.labels.items() if label != HOST)
 
     def look(self):
         total = self.total()
@@ -104,7 +131,7 @@ class Ledger(TorchDispatchMode):
             self.peaks[self.phase] = (total, self.account())
 
     def account(self):
-        return {k: v for k, v in self.labels.items() if v}
+        return {k: v for k, v in self.labels.items() if v and k != HOST}
 
     def enter(self, phase):
         """From here on peaks belong to this phase."""

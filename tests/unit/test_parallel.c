@@ -195,11 +195,13 @@ static void interleaved(void **state) {
     struct step_request q = {.model = &f.dense, .cluster = &f.cluster, .recipe = &r};
     assert_true(step_simulate(&q, f.arena, &t, NULL, &e));
     bool bubble = false;
-    for (size_t i = 0; i < t.wait_count; i++)
+    for (size_t i = 0; i < t.wait_count; i++) {
+        assert_null(strstr(t.waits[i].on, "stage")); // sent behind the next piece's work
         if (strstr(t.waits[i].on, "estimate")) {
             bubble = true;
             near(t.waits[i].fraction, 3.0 / 19, 1e-9);
         }
+    }
     assert_true(bubble);
     assert_true(memory_estimate(&f.dense, &f.cluster, &r, &pieces, &e));
     assert_true(memory_estimate(&f.dense, &f.cluster, &plain, &whole, &e));
