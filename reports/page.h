@@ -58,6 +58,8 @@ void page_command(struct page *p, struct view root);
 void page_subject(struct page *p, struct view root);
 // What a recommendation's choice says to do ("Offload"); NULL for a word that is not one.
 const char *page_choice(const char *choice);
+// A table of every {"value", "provenance", ...} in a catalog's entry or a cluster file.
+void page_figures(struct page *p, struct view entry);
 // "<verdict class>": a coloured word with text for those who do not see colour.
 void page_badge(struct page *p, const char *status);
 

@@ -362,14 +362,15 @@ void page_explain_answer(struct page *p, struct view root) {
 static void explain_event(struct page *p, struct view event) {
     struct html *h = &p->html;
     struct view causes = view_find(event, "causes");
+    const char *kind = view_string(event, "kind");
     size_t i = 0;
     html_raw(h, "<tr><th scope=row>");
     show_value(h, event, "line");
     html_raw(h, "</th><td>");
-    show_value(h, event, "kind");
+    html_user(h, kind ? show_spaced(kind, p->arena) : NULL);
     html_raw(h, "</td><td><code>");
     show_value(h, event, "text");
-    html_raw(h, "</code></td><td>");
+    html_raw(h, "</code></td><td class=words>");
     html_user(h, view_string(event, "meaning"));
     for (const cJSON *c = view_first(causes); c && i < 8; c = c->next, i++) {
         html_raw(h, i ? "</li><li>" : "<ul><li>");
@@ -377,7 +378,7 @@ static void explain_event(struct page *p, struct view event) {
         html_raw(h, " ");
         show_value(h, view_member(causes, c, i), "bytes");
     }
-    html_raw(h, i ? "</li></ul></td><td>" : "</td><td>");
+    html_raw(h, i ? "</li></ul></td><td class=words>" : "</td><td class=words>");
     html_user(h, view_string(event, "advice"));
     html_raw(h, "</td></tr>\n");
 }

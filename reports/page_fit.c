@@ -180,6 +180,46 @@ static void residuals_figure(struct page *p, const struct law *laws, size_t n) {
     page_figure(p, plot);
 }
 
+// A number, or a figure with its origin: {"value", ...}.
+static void show_either(struct html *h, struct view parent, const char *key) {
+    char value[64];
+    snprintf(value, sizeof value, "%.50s.value", key);
+    show_value_as(h, parent, view_is_object(view_find(parent, key)) ? value : key, key);
+}
+
+// fits[] of a cluster file.
+static void cluster_laws(struct page *p, struct view fits) {
+    static const char *const keys[] = {"ranks",
+                                       "nodes",
+                                       "latency_s",
+                                       "busbw_bytes_per_s",
+                                       "half_bytes",
+                                       "min_payload_bytes",
+                                       "max_payload_bytes"};
+    struct html *h = &p->html;
+    size_t i = 0;
+    if (view_count(fits) == 0)
+        return;
+    show_table_open(h, "Fitted laws of collectives");
+    html_raw(h, "<thead><tr><th scope=col>Collective<th scope=col>Ranks<th scope=col>Nodes<th "
+                "scope=col>Latency<th scope=col>Bandwidth<th scope=col>Half rate at<th "
+                "scope=col>From<th scope=col>To</tr></thead><tbody>\n");
+    for (const cJSON *c = view_first(fits); c && i < 100; c = c->next, i++) {
+        struct view law = view_member(fits, c, i);
+        html_raw(h, "<tr><th scope=row>");
+        show_value(h, law, "collective");
+        html_raw(h, "</th>");
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+            html_raw(h, "<td>");
+            show_either(h, law, keys[k]);
+            html_raw(h, "</td>");
+        }
+        html_raw(h, "</tr>\n");
+    }
+    html_raw(h, "</tbody>");
+    show_table_close(h);
+}
+
 static void say_laws(struct page *p, struct view fits) {
     struct html *h = &p->html;
     size_t i = 0;
@@ -189,11 +229,12 @@ static void say_laws(struct page *p, struct view fits) {
         html_raw(h, "<li>");
         show_value(h, law, view_string(law, "law") ? "law" : "collective");
         html_raw(h, ": latency ");
-        show_value(h, law, "latency_s");
+        show_either(h, law, "latency_s");
         html_raw(h, ", bandwidth ");
-        show_value(h, law,
-                   isnan(view_number(law, "bandwidth_bytes_per_s")) ? "busbw_bytes_per_s"
-                                                                    : "bandwidth_bytes_per_s");
+        show_either(h, law,
+                    view_is_missing(view_find(law, "bandwidth_bytes_per_s"))
+                        ? "busbw_bytes_per_s"
+                        : "bandwidth_bytes_per_s");
         html_raw(h, "</li>");
     }
     html_raw(h, "</ul>\n");
@@ -291,7 +332,7 @@ static void fit_tables(struct page *p, struct view root) {
 void page_fit_body(struct page *p, struct view root) {
     static const char *const of_fit[] = {"schema", "command", "residuals", "fits",
                                          "rates",  "refused", "name",      NULL};
-    static const char *const of_cluster[] = {"schema", "command", NULL};
+    static const char *const of_cluster[] = {"schema", "command", "fits", NULL};
     struct law laws[LAWS];
     size_t n = read_laws(root, laws);
     for (size_t i = 0; i < n; i++)
@@ -301,6 +342,8 @@ void page_fit_body(struct page *p, struct view root) {
         fit_tables(p, root);
         show_rest(&p->html, root, of_fit);
     } else {
-        show_members(&p->html, root, of_cluster);
+        cluster_laws(p, view_find(root, "fits"));
+        page_figures(p, root);
+        show_rest(&p->html, root, of_cluster);
     }
 }

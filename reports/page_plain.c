@@ -216,6 +216,66 @@ static void paths_table(struct page *p, struct view root) {
     show_table_close(h);
 }
 
+// ---- figures with their origin ------------------------------------------------------------------
+
+static void figure_row(struct page *p, struct view figure, const char *name) {
+    static const char *const cells[] = {"value", "low", "high"};
+    struct html *h = &p->html;
+    html_raw(h, "<tr><th scope=row>");
+    html_user(h, name);
+    html_raw(h, "</th>");
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
+        html_raw(h, "<td>");
+        show_value_as(h, figure, cells[i], name);
+        html_raw(h, "</td>");
+    }
+    html_raw(h, "<td>");
+    page_badge(p, view_string(figure, "provenance") ? view_string(figure, "provenance")
+                                                    : "not stated");
+    html_raw(h, "</td><td class=words>");
+    show_value(h, figure, "source");
+    if (view_string(figure, "note")) {
+        html_raw(h, "; ");
+        show_value(h, figure, "note");
+    }
+    html_raw(h, "</td></tr>\n");
+}
+
+// Every {"value", "provenance", …} below `v`, named by its path; `rows` counts them.
+static void figure_rows(struct page *p, struct view v, const char *prefix, int depth,
+                        size_t *rows) {
+    enum { DEEPEST = 6, MOST = 500 };
+    size_t i = 0;
+    for (const cJSON *c = view_first(v); c && depth < DEEPEST && *rows < MOST; c = c->next, i++) {
+        struct view m = view_member(v, c, i);
+        const char *key = c->string ? c->string : "";
+        const char *name = arena_printf(p->arena, "%.120s%s%.60s", prefix, *prefix ? "." : "", key);
+        if (!view_is_object(m))
+            continue;
+        if (view_find(m, "value").item && view_find(m, "provenance").item) {
+            if ((*rows)++ == 0) {
+                show_table_open(&p->html, "Figures and their origin");
+                html_raw(&p->html,
+                         "<thead><tr><th scope=col>Figure<th scope=col>Value<th scope=col>at the "
+                         "least<th scope=col>at the most<th scope=col>Known by<th scope=col>Source"
+                         "</tr></thead><tbody>\n");
+            }
+            figure_row(p, m, name);
+        } else {
+            figure_rows(p, m, name, depth + 1, rows);
+        }
+    }
+}
+
+void page_figures(struct page *p, struct view entry) {
+    size_t rows = 0;
+    figure_rows(p, entry, "", 0, &rows);
+    if (rows) {
+        html_raw(&p->html, "</tbody>");
+        show_table_close(&p->html);
+    }
+}
+
 void page_plain_body(struct page *p, struct view root) {
     static const char *const handled[] = {"schema", "command", "text", "paths", NULL};
     if (view_string(root, "text")) {
@@ -229,5 +289,9 @@ void page_plain_body(struct page *p, struct view root) {
     if (is_schema(root, "shardplan.snapshot/1"))
         snapshot_figure(p, view_find(root, "classes"));
     paths_table(p, root);
-    show_members(&p->html, root, handled);
+    page_figures(p, view_find(root, "entry"));
+    if (view_string(root, "text") || view_is_object(view_find(root, "entry")))
+        show_rest(&p->html, root, handled);
+    else
+        show_members(&p->html, root, handled);
 }
