@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // CPU Adam against what the memory can do (triad with its write-allocate, four-stream
-// read-modify-write) and against a scalar loop with the same threads: alternated in one process,
-// medians. Fails below 0.95 of the ceiling or 3 times the scalar loop.
+// read-modify-write) and against a scalar loop with the same threads, with one thread and with one
+// per processor: alternated in one process, medians of ratios of neighbours. Fails below 0.95 of
+// the ceiling or 3 times the scalar loop. Memory bounds the gain: `ceiling_times_scalar` is the
+// most there can be.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/stats.h"
 #include "base/units.h"
@@ -14,7 +17,7 @@
 #include "bench/team.h"
 #include "kernels/adam.h"
 
-#define TURNS 15
+#define TURNS 45
 #define GRAIN 4096
 
 enum what { WHAT_ADAM, WHAT_RMW, WHAT_TRIAD, WHAT_SCALAR, WHAT_COUNT };
@@ -60,9 +63,63 @@ static double rate(struct team *team, struct job *j, enum what what) {
     return bytes * (double)j->n / (clock_now_s() - before);
 }
 
+// Of neighbours in time: what another load does to one turn, it mostly does to the next as well.
+// Adam's first run of a turn stands beside the scalar loop's second, and the other way round.
+struct ratio {
+    double median, low, high; // 95 % interval of the median
+};
+
+static struct ratio ratio_of(const double *x, const double *y, size_t crossed) {
+    double each[2 * TURNS];
+    struct ratio r;
+    for (size_t i = 0; i < 2 * TURNS; i++)
+        each[i] = x[i] / y[i ^ crossed];
+    stats_sort(each, 2 * TURNS);
+    r.median = stats_quantile_sorted(each, 2 * TURNS, 0.5);
+    stats_median_interval(each, 2 * TURNS, 0.95, &r.low, &r.high);
+    return r;
+}
+
+// Both ceilings were measured in every turn; the higher one counts, over all turns.
+static bool judge(double rates[WHAT_COUNT][2 * TURNS], size_t threads, size_t n) {
+    double median[WHAT_COUNT];
+    for (int w = 0; w < WHAT_COUNT; w++) {
+        double sorted[2 * TURNS];
+        memcpy(sorted, rates[w], sizeof(sorted));
+        median[w] = stats_median(sorted, 2 * TURNS);
+    }
+    enum what top = median[WHAT_RMW] > median[WHAT_TRIAD] ? WHAT_RMW : WHAT_TRIAD;
+    struct ratio share = ratio_of(rates[WHAT_ADAM], rates[top], 0);
+    struct ratio gain = ratio_of(rates[WHAT_ADAM], rates[WHAT_SCALAR], 1);
+    printf("{\"benchmark\":\"adam\",\"variant\":\"%s\",\"threads\":%zu,\"parameters\":%zu,"
+           "\"adam_bytes_per_s\":%.4g,\"rmw_bytes_per_s\":%.4g,\"triad_bytes_per_s\":%.4g,"
+           "\"scalar_bytes_per_s\":%.4g,\"of_ceiling\":%.3f,\"of_ceiling_interval\":[%.3f,%.3f],"
+           "\"times_scalar\":%.2f,\"times_scalar_interval\":[%.2f,%.2f],"
+           "\"ceiling_times_scalar\":%.2f}\n",
+           adam_best()->name, threads, n, median[WHAT_ADAM], median[WHAT_RMW], median[WHAT_TRIAD],
+           median[WHAT_SCALAR], share.median, share.low, share.high, gain.median, gain.low,
+           gain.high, median[top] / median[WHAT_SCALAR]);
+    return share.median >= 0.95 && gain.median >= 3;
+}
+
+static bool measure(struct job *j, size_t threads) {
+    struct team *team = team_create(threads);
+    double rates[WHAT_COUNT][2 * TURNS];
+    team_run(team, fill, j);
+    for (int t = 0; t < TURNS; t++)
+        for (int w = 0; w < WHAT_COUNT; w++) {
+            // Adam scalar rmw triad triad rmw scalar Adam: slow drift hits all alike.
+            rates[w][2 * t] = rate(team, j, (enum what)w);
+            int back = WHAT_COUNT - 1 - w;
+            rates[back][2 * t + 1] = rate(team, j, (enum what)back);
+        }
+    bool well = judge(rates, team_size(team), j->n);
+    team_destroy(team);
+    return well;
+}
+
 int main(int argc, char **argv) {
     size_t threads = argc > 1 ? (size_t)atoi(argv[1]) : 0;
-    struct team *team = team_create(threads);
     struct job j = {.n = units_ceil_to(8 * inventory_last_level_cache_bytes() / 28, UNITS_MIB)};
     j.hyper = adam_hyper_at((struct adam_settings){1e-3, 0.9, 0.999, 1e-8, 0.01}, 10);
     float *base = pages_map(16 * j.n);
@@ -72,26 +129,10 @@ int main(int argc, char **argv) {
                                     .first = base + j.n,
                                     .second = base + 2 * j.n,
                                     .gradients = base + 3 * j.n};
-    team_run(team, fill, &j);
-    double rates[WHAT_COUNT][2 * TURNS];
-    for (int t = 0; t < TURNS; t++)
-        for (int w = 0; w < WHAT_COUNT; w++) {
-            // Forwards, then backwards: slow drift hits all alike.
-            rates[w][2 * t] = rate(team, &j, (enum what)w);
-            int back = WHAT_COUNT - 1 - w;
-            rates[back][2 * t + 1] = rate(team, &j, (enum what)back);
-        }
-    double median[WHAT_COUNT];
-    for (int w = 0; w < WHAT_COUNT; w++)
-        median[w] = stats_median(rates[w], 2 * TURNS);
-    double ceiling = fmax(median[WHAT_RMW], median[WHAT_TRIAD]);
-    double share = median[WHAT_ADAM] / ceiling, gain = median[WHAT_ADAM] / median[WHAT_SCALAR];
-    printf("{\"benchmark\":\"adam\",\"variant\":\"%s\",\"threads\":%zu,\"parameters\":%zu,"
-           "\"adam_bytes_per_s\":%.4g,\"rmw_bytes_per_s\":%.4g,\"triad_bytes_per_s\":%.4g,"
-           "\"scalar_bytes_per_s\":%.4g,\"of_ceiling\":%.3f,\"times_scalar\":%.2f}\n",
-           adam_best()->name, team_size(team), j.n, median[WHAT_ADAM], median[WHAT_RMW],
-           median[WHAT_TRIAD], median[WHAT_SCALAR], share, gain);
-    team_destroy(team);
+    bool well = true;
+    if (argc <= 1 && inventory_processors() > 1)
+        well = measure(&j, 1);
+    well = measure(&j, threads) && well;
     pages_unmap(base, 16 * j.n);
-    return share >= 0.95 && gain >= 3 ? 0 : 1;
+    return well ? 0 : 1;
 }
