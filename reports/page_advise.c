@@ -354,11 +354,10 @@ struct way_rows {
 static const char *way_end(struct view way) {
     char step[SHOW_TEXT], whole[SHOW_TEXT];
     double usd = view_number(way, "usd_per_billion_tokens"), days = view_number(way, "days");
-    const char *text = arena_printf(way.arena, "%s per step, %s in all",
+    const char *text = arena_printf(way.arena, "%s per step, %s",
                                     show_format(step, "_s", view_number(way, "step_s")),
                                     show_format(whole, "_s", days * UNITS_DAY_S));
-    return isnan(usd) ? text
-                      : arena_printf(way.arena, "%s, %.0f USD per 10\xe2\x81\xb9", text, usd);
+    return isnan(usd) ? text : arena_printf(way.arena, "%s, %.0f USD", text, usd);
 }
 
 static void add_way(struct way_rows *r, struct view way, bool best) {
@@ -376,8 +375,8 @@ static const char *ways_alt(struct view root, struct view fastest) {
     const char *plan = view_string(fastest, "plan"), *title = view_string(fastest, "title");
     return arena_printf(
         root.arena,
-        "The highest throughput has %.80s with %.80s: %s tokens per second. Times are for %s "
-        "tokens",
+        "The highest throughput has %.80s with %.80s: %s tokens per second. Beside each bar its "
+        "step, the time of %s tokens and, where known, the price of 10\xe2\x81\xb9 tokens",
         title ? title : "a way", plan ? plan : "its best plan",
         show_format(text, "tokens_per_s", view_number(fastest, "tokens_per_s")), tokens_text(root));
 }

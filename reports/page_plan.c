@@ -283,6 +283,9 @@ void page_plan_body(struct page *p, struct view root) {
         plans_phases_figure(p, &s, main_plan);
     plans_time_figure(p, &s);
     plans_volume_figure(p, &s);
+    html_raw(&p->html, "<p class=note>Step time against bandwidth, offload and more nodes beside "
+                       "these plans: the same command with <code>advise</code> for "
+                       "<code>plan</code>.</p>\n");
     page_heading(p, "The plans in figures");
     plans_table(p, &s, "Plans");
     say_reasons(p, &s);
