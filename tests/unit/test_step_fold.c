@@ -121,7 +121,7 @@ static void a_folded_step_is_the_whole_step(void **state) {
 
 static struct step_timeline line_of(struct fixture *f, struct recipe *r, uint64_t g) {
     recipe_defaults(STRATEGY_FSDP2, r);
-    struct step_timeline line;
+    struct step_timeline line = {0};
     struct step_time t;
     struct err e = {0};
     r->grad_accum = g;
