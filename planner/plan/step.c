@@ -89,15 +89,36 @@ static enum bound bound_of(const struct step_sums *sums, double bubble_s, double
     return bubble_s > sums->by_kind[largest] ? BOUND_PIPELINE_BUBBLE : bounds[largest];
 }
 
-// The pipeline fills and drains once per step: forward and backward last (g + (pp - 1) / v) / g of
-// their time without bubbles. An estimate; docs/method.md §model-parallel.
-static void add_bubble(const struct recipe *r, struct step_time *t) {
+// Waits for gradients that are reduced once per step: no other stage waits for them.
+static double reduced_last_s(const struct recipe *r, const struct step_account *a) {
+    bool once =
+        r->grad_accum == 1 || r->no_sync || r->strategy == STRATEGY_ZERO1 || memory_is_megatron(r);
+    double sum = 0;
+    for (uint32_t i = 0; once && i < a->bucket_count; i++)
+        if (a->buckets[i].phase == STEP_BACKWARD &&
+            (a->buckets[i].op == OP_REDUCE || a->buckets[i].op == OP_REPLICA_REDUCE))
+            sum += a->buckets[i].seconds;
+    return sum;
+}
+
+// The pipeline fills and drains once per step, for which the others' micro-steps of p - 1 stages
+// are waited for, in v pieces each. An estimate; docs/method.md §model-parallel.
+static void add_bubble(const struct recipe *r, const struct step_account *a, struct step_time *t) {
     if (r->pp <= 1)
         return;
     double bubble = (double)(r->pp - 1) / (double)(r->grad_accum * r->virtual_stages);
-    t->bubble_s = (t->forward_s + t->backward_s) * bubble;
-    t->forward_s *= 1 + bubble;
-    t->backward_s *= 1 + bubble;
+    double forward_s = t->forward_s * bubble;
+    double backward_s = fmax(t->backward_s - reduced_last_s(r, a), 0) * bubble;
+    t->bubble_s = forward_s + backward_s;
+    t->forward_s += forward_s;
+    t->backward_s += backward_s;
+    for (size_t i = 0; i < t->wait_count; i++) {
+        const char *phase = t->waits[i].phase;
+        if (phase == step_phase_names[STEP_FORWARD])
+            t->waits[i].fraction = t->waits[i].seconds / t->forward_s;
+        if (phase == step_phase_names[STEP_BACKWARD])
+            t->waits[i].fraction = t->waits[i].seconds / t->backward_s;
+    }
     struct step_wait wait = {"pipeline", "a bubble (estimate)", t->bubble_s,
                              t->bubble_s / (t->forward_s + t->backward_s)};
     size_t at = 0, room = sizeof t->waits / sizeof *t->waits;
@@ -157,7 +178,7 @@ static void summarise(const struct step_request *q, const struct step_account *a
     double simulated_s = t->forward_s + t->backward_s + t->optimizer_s;
     if (!q->quick)
         t->wait_count = step_account_waits(a, arena, t->waits, sizeof t->waits / sizeof *t->waits);
-    add_bubble(r, t);
+    add_bubble(r, a, t);
     t->step_s = t->forward_s + t->backward_s + t->optimizer_s;
     t->bound_by = bound_of(&a->sums, t->bubble_s, t->step_s);
     double tokens =

@@ -180,6 +180,33 @@ static void pipeline(void **state) {
     arena_destroy(f.arena);
 }
 
+// The bubble of four stages is three micro-steps, whatever the reduction after the last one takes.
+static void bubble_is_of_micro_steps(void **state) {
+    (void)state;
+    static const enum strategy which[] = {STRATEGY_ZERO1, STRATEGY_FSDP2};
+    struct fixture f = open_fixture();
+    struct err e = {0};
+    assert_true(cluster_resize(&f.cluster, 8, 64, &e));
+    for (size_t i = 0; i < sizeof which / sizeof *which; i++) {
+        struct step_time t[2];
+        for (uint64_t more = 0; more < 2; more++) {
+            struct recipe r = recipe_of(which[i], 4, 1, 4, 1);
+            r.grad_accum = 8 + more;
+            r.no_sync = which[i] == STRATEGY_FSDP2;
+            assert_true(recipe_resolve(&r, &f.dense, &f.cluster, &e));
+            struct step_request q = {.model = &f.dense, .cluster = &f.cluster, .recipe = &r};
+            assert_true(step_simulate(&q, f.arena, &t[more], NULL, &e));
+        }
+        double one = t[1].step_s - t[1].bubble_s - (t[0].step_s - t[0].bubble_s), waits = 0;
+        near(t[0].bubble_s, 3 * one, 0.02);
+        for (size_t k = 0; k < t[0].wait_count; k++)
+            if (strcmp(t[0].waits[k].phase, "backward") == 0)
+                waits += t[0].waits[k].fraction;
+        assert_true(waits < 1);
+    }
+    arena_destroy(f.arena);
+}
+
 // Stages in two pieces: half the bubble, 3/16; the first keeps 1 + 3/8 as much (arXiv 2205.05198).
 static void interleaved(void **state) {
     (void)state;
@@ -443,6 +470,7 @@ int main(void) {
         cmocka_unit_test(tensor),
         cmocka_unit_test(context),
         cmocka_unit_test(pipeline),
+        cmocka_unit_test(bubble_is_of_micro_steps),
         cmocka_unit_test(interleaved),
         cmocka_unit_test(shards_beside_stages),
         cmocka_unit_test(memory_over_time),

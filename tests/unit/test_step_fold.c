@@ -167,6 +167,7 @@ static void a_bubble_is_its_own_part_of_the_step(void **state) {
     struct recipe r;
     struct err e = {0};
     open_fixture(&f, "llama-2-7b", "dgx-h100");
+    assert_true(cluster_resize(&f.cluster, 1, 2, &e)); // nobody to reduce gradients with
     recipe_defaults(STRATEGY_ZERO1, &r);
     r.pp = 2;
     r.grad_accum = 4;
