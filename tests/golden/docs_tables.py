@@ -209,6 +209,10 @@ def main():
                 wrong.append(f"{rows.__name__}: {start} … {rest}")
                 if rest and len(match) == 1:
                     text = text.replace(match[0], renewed(match[0], start, rest))
+            twins = [x for x in match if x.startswith(start) and x.count("|") == (start + rest).count("|")]
+            if len(set(twins)) > 1:  # a merge left an old one beside it
+                wrong.append(f"{rows.__name__}: {len(twins)} rows of {start}")
+    wrong += [f"an empty cell: {x}" for x in text.splitlines() if x.startswith("|") and "||" in x]
     section = text.split("\n## Peers\n", 1)[1].split("\n## ", 1)[0]
     seen = 0
     for line in section.splitlines():
