@@ -243,12 +243,15 @@ static bool mention_knob(struct plan_set *s, struct plan_workspace *w, struct ar
     double gain = t.knob ? t.plan.time.tokens_per_s_per_gpu /
                                s->plans[r->plan_index].time.tokens_per_s_per_gpu
                          : NAN;
-    if (gain > WORTH_MENTIONING)
-        add_action(r, arena_printf(a,
-                                   "or, without offload, --strategy %s %s: %.0f tokens/s per GPU, "
-                                   "%.1f times as fast",
-                                   strategy_text(&t.plan.recipe, a), t.knob->text,
-                                   t.plan.time.tokens_per_s_per_gpu, gain));
+    if (!(gain > WORTH_MENTIONING))
+        return true;
+    const char *strategy = strategy_text(&t.plan.recipe, a);
+    r->reason = arena_printf(a, "%s. With %s, %s needs no offload and is %.1f times as fast",
+                             r->reason, t.knob->text, strategy, gain);
+    add_action(r, arena_printf(a,
+                               "or, without offload, --strategy %s %s: %.0f tokens/s per GPU, "
+                               "%.1f times as fast",
+                               strategy, t.knob->text, t.plan.time.tokens_per_s_per_gpu, gain));
     return true;
 }
 
