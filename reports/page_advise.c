@@ -327,9 +327,10 @@ static void scaling_figure(struct page *p, struct view points) {
     size_t n = 0;
     for (const cJSON *c = view_first(points); c && n < SIZES; c = c->next) {
         double rate = view_item_number(c, "tokens_per_s_per_gpu");
-        if (!(rate > 0))
+        double gpus = view_item_number(c, "gpus");
+        if (!(rate > 0) || !(gpus > 0))
             continue;
-        x[n] = view_item_number(c, "gpus");
+        x[n] = gpus;
         y[n++] = rate;
     }
     if (n < 2)

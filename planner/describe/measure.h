@@ -29,9 +29,9 @@ struct measure_host {
 
 // The program that measured.
 struct measure_build {
-    const char *type;   // Meson build type; "release", "debugoptimized", ...
-    const char *flags;  // compiler and flags
-    const char *commit; // source revision
+    const char *type;    // Meson build type; "release", "debugoptimized", ...
+    const char *flags;   // compiler and flags
+    const char *commit;  // source revision
     const char *command; // what was typed; stands beside "build", NULL where it is not stated
 };
 
