@@ -254,25 +254,27 @@ uint64_t activation_layer_full_bytes(const struct model *m, const struct recipe 
     return kept + rebuilt;
 }
 
-uint64_t activation_blocks_bytes(const struct model *m, const struct recipe *r) {
+double activation_unit_kept_bytes(const struct model *m, const struct recipe *r,
+                                  const struct model_unit *u) {
     struct recipe plain = *r;
     plain.recompute = RECOMPUTE_NONE;
+    double kept = (double)activation_layer_kept_bytes(m, r, u->moe);
+    uint64_t before = 0, every = r->recompute_every ? r->recompute_every : 1;
+    if (r->recompute != RECOMPUTE_EVERY_N || u->repeat == 0)
+        return kept;
+    for (size_t i = 0; i < m->unit_count && &m->units[i] != u; i++)
+        before += m->units[i].kind == UNIT_BLOCK ? m->units[i].repeat : 0;
+    uint64_t end = before + u->repeat; // layers whose index is a multiple of N
+    uint64_t dropping = (end + every - 1) / every - (before + every - 1) / every;
+    double stored = (double)activation_layer_kept_bytes(m, &plain, u->moe);
+    return (dim(dropping) * kept + dim(u->repeat - dropping) * stored) / dim(u->repeat);
+}
+
+uint64_t activation_blocks_bytes(const struct model *m, const struct recipe *r) {
     double total = 0;
-    uint64_t layer = 0, every = r->recompute_every ? r->recompute_every : 1;
-    for (size_t i = 0; i < m->unit_count; i++) {
-        const struct model_unit *u = &m->units[i];
-        if (u->kind != UNIT_BLOCK)
-            continue;
-        double kept = (double)activation_layer_kept_bytes(m, r, u->moe), stored = 0;
-        uint64_t dropping = u->repeat;
-        if (r->recompute == RECOMPUTE_EVERY_N) {
-            uint64_t end = layer + u->repeat; // layers whose index is a multiple of N
-            dropping = (end + every - 1) / every - (layer + every - 1) / every;
-            stored = (double)activation_layer_kept_bytes(m, &plain, u->moe);
-        }
-        total += (double)dropping * kept + (double)(u->repeat - dropping) * stored;
-        layer += u->repeat;
-    }
+    for (size_t i = 0; i < m->unit_count; i++)
+        if (m->units[i].kind == UNIT_BLOCK)
+            total += dim(m->units[i].repeat) * activation_unit_kept_bytes(m, r, &m->units[i]);
     // 1F1B: the first stage has min(g, pp) micro-batches under way. docs/method.md §model-parallel.
     uint64_t stages = r->pp ? r->pp : 1,
              under_way = r->grad_accum < stages ? r->grad_accum : stages;

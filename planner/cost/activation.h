@@ -25,6 +25,9 @@ uint64_t activation_layer_kept_bytes(const struct model *m, const struct recipe 
                                      bool moe); // across forward
 uint64_t activation_layer_full_bytes(const struct model *m, const struct recipe *r,
                                      bool moe); // while in backward
+// What a layer of the model's unit keeps across forward; under every-N the mean of its layers.
+double activation_unit_kept_bytes(const struct model *m, const struct recipe *r,
+                                  const struct model_unit *u);
 // All blocks between forward and backward: kept by every layer, every-N counted layer by layer.
 uint64_t activation_blocks_bytes(const struct model *m, const struct recipe *r);
 // What a block in backward adds to the kept ones: rebuilt tensors and the gradient of its output.

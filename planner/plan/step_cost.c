@@ -18,15 +18,24 @@ static void scale_unit_cost(struct unit_cost *c, double speed) {
     c->high_s /= speed;
 }
 
+// Under autocast a matmul keeps its weight's 16-bit copy until backward; DeepSpeed's weights are 16
+// bits already. docs/method.md §memory.
+static double autocast_bytes(const struct step_builder *b, const struct step_unit_class *k) {
+    const struct recipe *r = b->recipe;
+    double matmul = (double)b->model->matmul_parameters / (double)b->model->parameters;
+    bool casts = r->precision == PRECISION_AMP_BF16 && !recipe_is_deepspeed(r);
+    return casts ? 2 * fmin(1, matmul) * k->elements : 0;
+}
+
 static void class_activations(struct step_builder *b, struct step_unit_class *k) {
     const struct model *m = b->model;
     const struct recipe *r = b->recipe;
     const enum unit_kind kind = k->unit->kind;
     uint64_t held = 0, peak = 0;
     if (kind == UNIT_BLOCK) {
-        k->kept_bytes = (double)activation_layer_kept_bytes(m, r, k->unit->moe);
-        k->backward_bytes =
-            fmax((double)activation_layer_full_bytes(m, r, k->unit->moe) - k->kept_bytes, 0);
+        double kept = (double)activation_layer_kept_bytes(m, r, k->unit->moe);
+        k->kept_bytes = activation_unit_kept_bytes(m, r, k->unit);
+        k->backward_bytes = fmax((double)activation_layer_full_bytes(m, r, k->unit->moe) - kept, 0);
     } else if (kind == UNIT_EMBEDDING) {
         k->kept_bytes = (double)activation_embedding_bytes(m, r);
     } else if (kind == UNIT_HEAD || m->tied_embeddings) { // a tied head computes after the norm
@@ -34,6 +43,9 @@ static void class_activations(struct step_builder *b, struct step_unit_class *k)
         k->kept_bytes = (double)held;
         k->backward_bytes = (double)(peak > held ? peak - held : 0);
     }
+    double casts = autocast_bytes(b, k);
+    *(r->recompute == RECOMPUTE_FULL && kind == UNIT_BLOCK ? &k->backward_bytes : &k->kept_bytes) +=
+        casts;
 }
 
 static double padded(double elements, double multiple) {
