@@ -109,15 +109,46 @@ static bool left_out_of(const struct measure_result *m, uint64_t ranks, uint64_t
     return true;
 }
 
-// The rate of the lower quartile of the times: other load lengthens many, and a time taken right
-// after a late stamp is too short, so neither the median nor the least says what a link can do.
-static double usual_rate(const struct measure_result *r) {
-    double sorted[MEASURE_SAMPLES_MAX];
-    if (r->samples == 0 || r->samples > MEASURE_SAMPLES_MAX || !(r->median_s > 0))
-        return r->busbw_bytes_per_s;
-    memcpy(sorted, r->samples_s, r->samples * sizeof(*sorted));
-    double quartile_s = stats_quantile(sorted, r->samples, 0.25);
-    return quartile_s > 0 ? r->busbw_bytes_per_s * r->median_s / quartile_s : 0;
+static bool same_group(const struct measure_result *x, const struct measure_result *y) {
+    return x->group != NULL && y->group != NULL && strcmp(x->group, y->group) == 0;
+}
+
+// Seconds per byte of every sample of the turns of one pair; returns how many.
+static size_t pool(const struct measurement *m, size_t of, double *out) {
+    size_t n = 0;
+    for (size_t i = of; i < m->count; i++) {
+        const struct measure_result *r = &m->results[i];
+        if (!same_group(r, &m->results[of]) || !(r->busbw_bytes_per_s > 0))
+            continue;
+        bool known = r->samples > 0 && r->median_s > 0;
+        for (size_t k = 0; k < (known ? r->samples : 1) && out != NULL; k++)
+            out[n + k] = (known ? r->samples_s[k] / r->median_s : 1) / r->busbw_bytes_per_s;
+        n += known ? r->samples : 1;
+    }
+    return n;
+}
+
+// Of each result's pair, the rate of the lower quartile of the times of all its turns: other load
+// lengthens many of them, and one taken right after a late stamp is too short, so neither the
+// median nor the least says what a link can do. The caller frees.
+static double *usual_rates(const struct measurement *m) {
+    double *rates = calloc(m->count + 1, sizeof(*rates));
+    if (rates == NULL)
+        abort();
+    for (size_t i = 0; i < m->count; i++) {
+        size_t first = 0;
+        while (first < i && !same_group(&m->results[first], &m->results[i]))
+            first++;
+        size_t n = first == i ? pool(m, i, NULL) : 0;
+        double *times = malloc((n + 1) * sizeof(*times));
+        if (times == NULL)
+            abort();
+        if (n > 0)
+            pool(m, i, times);
+        rates[i] = first < i ? rates[first] : n > 0 ? 1 / stats_quantile(times, n, 0.25) : 0;
+        free(times);
+    }
+    return rates;
 }
 
 static void name_rank(struct tournament *t, uint64_t rank) {
@@ -128,15 +159,6 @@ static void name_rank(struct tournament *t, uint64_t rank) {
         t->slow_ranks[t->slow_rank_count++] = rank;
 }
 
-// The best of all measurements of the same pair.
-static double best_of_pair(const struct measurement *m, const struct measure_result *pair) {
-    double best = 0;
-    for (size_t i = 0; i < m->count; i++)
-        if (m->results[i].group != NULL && strcmp(m->results[i].group, pair->group) == 0)
-            best = fmax(best, usual_rate(&m->results[i]));
-    return best;
-}
-
 static bool named(const struct tournament *t, uint64_t a, uint64_t b) {
     for (size_t i = 0; i < t->slow_pair_count; i++)
         if (t->slow_pairs[i][0] == a && t->slow_pairs[i][1] == b)
@@ -145,19 +167,19 @@ static bool named(const struct tournament *t, uint64_t a, uint64_t b) {
 }
 
 // A slow rank is slow with everybody: its best pair is below the best pair of the median rank.
-static void judge_pairs(const struct measurement *m, uint64_t ranks, double *best,
+static void judge_pairs(const struct measurement *m, uint64_t ranks, const double *rates,
                         struct tournament *t) {
+    double *best = calloc(ranks, sizeof(*best)), *sorted = malloc(ranks * sizeof(*sorted));
     uint64_t a, b;
     size_t n = 0;
+    if (best == NULL || sorted == NULL)
+        abort();
     for (size_t i = 0; i < m->count; i++) {
         if (!pair_of(&m->results[i], ranks, &a, &b))
             continue;
-        best[a] = fmax(best[a], usual_rate(&m->results[i]));
-        best[b] = fmax(best[b], usual_rate(&m->results[i]));
+        best[a] = fmax(best[a], rates[i]);
+        best[b] = fmax(best[b], rates[i]);
     }
-    double *sorted = malloc(ranks * sizeof(*sorted));
-    if (sorted == NULL)
-        abort();
     for (uint64_t i = 0; i < ranks; i++)
         if (best[i] > 0)
             sorted[n++] = best[i];
@@ -168,44 +190,45 @@ static void judge_pairs(const struct measurement *m, uint64_t ranks, double *bes
             name_rank(t, i);
     for (size_t i = 0; n > 2 && i < m->count; i++) {
         if (!pair_of(&m->results[i], ranks, &a, &b) ||
-            !(best_of_pair(m, &m->results[i]) < SLOW_SHARE * fmin(best[a], best[b])) ||
-            named(t, a, b) || t->slow_pair_count == 16)
+            !(rates[i] < SLOW_SHARE * fmin(best[a], best[b])) || named(t, a, b) ||
+            t->slow_pair_count == 16)
             continue;
         t->slow_pairs[t->slow_pair_count][0] = a;
         t->slow_pairs[t->slow_pair_count++][1] = b;
     }
+    free(best);
 }
 
 // The best of all runs without `out`; with `others`, without any other rank.
-static double best_left_out(const struct measurement *m, uint64_t ranks, uint64_t out,
-                            bool others) {
+static double best_left_out(const struct measurement *m, uint64_t ranks, const double *rates,
+                            uint64_t out, bool others) {
     double best = 0;
     uint64_t x;
     for (size_t i = 0; i < m->count; i++)
         if (left_out_of(&m->results[i], ranks, &x) && (x != out) == others)
-            best = fmax(best, usual_rate(&m->results[i]));
+            best = fmax(best, rates[i]);
     return best;
 }
 
 // Without the slow rank the others are faster than without anybody else. A slow link makes two
 // runs fast, each without one of its ends, and names nobody.
-static void judge_left_out(const struct measurement *m, uint64_t ranks, struct tournament *t) {
+static void judge_left_out(const struct measurement *m, uint64_t ranks, const double *rates,
+                           struct tournament *t) {
     size_t n = 0;
     for (uint64_t i = 0; i < ranks; i++)
-        n += best_left_out(m, ranks, i, false) > 0;
+        n += best_left_out(m, ranks, rates, i, false) > 0;
     for (uint64_t i = 0; n > 2 && i < ranks; i++)
-        if (best_left_out(m, ranks, i, true) < SLOW_SHARE * best_left_out(m, ranks, i, false))
+        if (best_left_out(m, ranks, rates, i, true) <
+            SLOW_SHARE * best_left_out(m, ranks, rates, i, false))
             name_rank(t, i);
 }
 
 void tournament_find(const struct measurement *m, uint64_t ranks, struct tournament *out) {
-    double *best = calloc(ranks, sizeof(*best));
-    if (best == NULL)
-        abort();
+    double *rates = usual_rates(m);
     memset(out, 0, sizeof(*out));
-    judge_pairs(m, ranks, best, out);
-    judge_left_out(m, ranks, out);
-    free(best);
+    judge_pairs(m, ranks, rates, out);
+    judge_left_out(m, ranks, rates, out);
+    free(rates);
 }
 
 static bool named_rank(const struct tournament *t, uint64_t rank) {
@@ -229,21 +252,25 @@ static void add_pick(struct tournament_round *o, struct tournament_pick p) {
     o->items[o->count++] = p;
 }
 
+// What a round is made from.
+struct look {
+    const struct measurement *m;
+    uint64_t ranks;
+    const struct tournament *t;
+    const double *rates;
+};
+
 // What a suspect is compared with: the fastest pair of its end that nobody suspects; of anybody,
 // when that end is a suspect itself.
-static void add_mark(const struct measurement *m, uint64_t ranks, const struct tournament *t,
-                     uint64_t end, struct tournament_round *o) {
+static void add_mark(const struct look *k, uint64_t end, struct tournament_round *o) {
     double best = 0;
     struct tournament_pick mark = {0};
     uint64_t a, b;
-    for (size_t i = 0; i < m->count; i++) {
-        if (!pair_of(&m->results[i], ranks, &a, &b) || suspect(t, a, b) ||
-            (a != end && b != end && !named_rank(t, end)))
+    for (size_t i = 0; i < k->m->count; i++) {
+        if (!(k->rates[i] > best) || !pair_of(&k->m->results[i], k->ranks, &a, &b) ||
+            suspect(k->t, a, b) || (a != end && b != end && !named_rank(k->t, end)))
             continue;
-        double rate = usual_rate(&m->results[i]);
-        if (rate <= best)
-            continue;
-        best = rate;
+        best = k->rates[i];
         mark = (struct tournament_pick){.first = a, .second = b};
     }
     if (best > 0)
@@ -252,28 +279,31 @@ static void add_mark(const struct measurement *m, uint64_t ranks, const struct t
 
 static bool first_of_pair(const struct measurement *m, size_t at) {
     for (size_t i = 0; i < at; i++)
-        if (m->results[i].group != NULL && strcmp(m->results[i].group, m->results[at].group) == 0)
+        if (same_group(&m->results[i], &m->results[at]))
             return false;
     return true;
 }
 
 void tournament_next_round(const struct measurement *m, uint64_t ranks, const struct tournament *t,
                            struct tournament_round *o) {
+    double *rates = usual_rates(m);
+    struct look k = {.m = m, .ranks = ranks, .t = t, .rates = rates};
     uint64_t a, b;
     o->count = 0;
     for (size_t i = 0; i < m->count; i++) {
         if (!pair_of(&m->results[i], ranks, &a, &b) || !suspect(t, a, b) || !first_of_pair(m, i))
             continue;
-        add_mark(m, ranks, t, a, o);
+        add_mark(&k, a, o);
         add_pick(o, (struct tournament_pick){.first = a, .second = b});
-        add_mark(m, ranks, t, b, o);
+        add_mark(&k, b, o);
     }
     bool left_out = false; // all of them again: which stands out is a matter of all
     for (size_t i = 0; i < t->slow_rank_count; i++)
-        left_out |= best_left_out(m, ranks, t->slow_ranks[i], false) > 0;
+        left_out |= best_left_out(m, ranks, rates, t->slow_ranks[i], false) > 0;
     for (uint64_t i = 0; left_out && i < ranks; i++)
-        if (best_left_out(m, ranks, i, false) > 0)
+        if (best_left_out(m, ranks, rates, i, false) > 0)
             add_pick(o, (struct tournament_pick){.left_out = i + 1});
+    free(rates);
 }
 
 static bool same_names(const struct tournament *x, const struct tournament *y) {
