@@ -191,6 +191,16 @@ static const struct command *find_command(const char *name) {
     return NULL;
 }
 
+// Hidden: the build's man page and completions come from the option tables.
+static int generate(const char *what) {
+    const struct opt_command *all[COMMANDS];
+    for (size_t i = 0; i < COMMANDS; i++)
+        all[i] = &commands[i].opt;
+    const struct opt_program p = {
+        "shardbench", "measure what a step of sharded training consists of", all, COMMANDS};
+    return opt_generate(&p, what, stdout) ? 0 : 2;
+}
+
 static int fail(const struct err *e) {
     fprintf(stderr, "shardbench: %s\n", e->text);
     return err_exit_status(e);
@@ -407,6 +417,8 @@ static int start(int argc, char **argv) {
         printf("shardbench %s (%s)\n", build_version(), build_commit());
         return 0;
     }
+    if (strcmp(argv[1], "--generate") == 0 && argc == 3)
+        return generate(argv[2]);
     const struct command *c = find_command(argv[1]);
     if (c == NULL) {
         fprintf(stderr, "shardbench: no command \"%s\"\n", argv[1]);

@@ -117,6 +117,15 @@ int main(int argc, char **argv) {
     struct options o = {0};
     struct opt_texts files = {0};
     bool help = false;
+    if (argc == 3 && strcmp(argv[1], "--generate") == 0) { // hidden: for the build
+        struct opt_command alone = command;
+        alone.name = NULL; // the program is its only command
+        const struct opt_command *const all[] = {&alone};
+        const struct opt_program p = {"shardreport", NULL, all, 1};
+        if (!opt_generate(&p, argv[2], stdout))
+            err_set(&e, ERR_USAGE, "--generate takes man, bash or zsh");
+        goto done;
+    }
     if (!opt_parse(&command, argc, argv, &o, a, &files, &help, &e))
         goto done;
     if (help) {

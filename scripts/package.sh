@@ -63,12 +63,38 @@ command -v dpkg-shlibdeps >/dev/null 2>&1 && depends=$(versioned)
 version=$(sed -n "s/^  version: '\(.*\)',/\1/p" "$root/meson.build")
 architecture=$(dpkg --print-architecture)
 mkdir -p "$stage/DEBIAN" "$stage/usr/share/doc/shardplan"
-cp "$root/LICENSE" "$stage/usr/share/doc/shardplan/copyright"
+doc=$stage/usr/share/doc/shardplan
+maintainer="${DEBFULLNAME:-shardplan developers} <${DEBEMAIL:-shardplan@localhost}>"
+epoch=${SOURCE_DATE_EPOCH:-$(git -C "$root" log -1 --format=%ct 2>/dev/null || date +%s)}
+cat >"$doc/copyright" <<COPYRIGHT
+Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+Upstream-Name: shardplan
+
+Files: *
+Copyright: $(LC_ALL=C date -u -d "@$epoch" +%Y) shardplan developers
+License: Apache-2.0
+Comment: the program shardplan is linked with the GNU Scientific Library, so that it may be
+ distributed as a whole under the GNU General Public License, version 3
+ (/usr/share/common-licenses/GPL-3).
+
+License: Apache-2.0
+ On Debian systems the text of the licence is in /usr/share/common-licenses/Apache-2.0.
+COPYRIGHT
+gzip -9n >"$doc/changelog.gz" <<CHANGELOG
+shardplan ($version) unstable; urgency=medium
+
+  * What changed is in NEWS.gz beside this file.
+
+ -- $maintainer  $(LC_ALL=C date -u -R -d "@$epoch")
+CHANGELOG
+gzip -9nc "$root/CHANGELOG.md" >"$doc/NEWS.gz"
+find "$stage/usr/share/man" -type f ! -name '*.gz' -exec gzip -9n {} +
+(cd "$stage" && find usr -type f -print0 | sort -z | xargs -0 md5sum >DEBIAN/md5sums)
 cat >"$stage/DEBIAN/control" <<CONTROL
 Package: shardplan
 Version: $version
 Architecture: $architecture
-Maintainer: shardplan developers <shardplan@localhost>
+Maintainer: $maintainer
 Section: science
 Priority: optional
 Depends: $depends

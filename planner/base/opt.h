@@ -74,7 +74,15 @@ const char *opt_command_line(const char *program, int argc, const char *const *a
                              struct arena *a);
 
 void opt_help(const struct opt_command *c, const char *program, FILE *out);
+// `summary`: of the program, where it has more than one command.
 void opt_man(const struct opt_command *const *commands, size_t count, const char *program,
-             FILE *out);
+             const char *summary, FILE *out);
 void opt_completion(const struct opt_command *const *commands, size_t count, const char *program,
                     const char *shell, FILE *out); // "bash" or "zsh"
+struct opt_program {
+    const char *name, *summary; // summary: where it has more than one command
+    const struct opt_command *const *commands;
+    size_t count;
+};
+// For the build, `--generate man|bash|zsh`; false for any other word.
+bool opt_generate(const struct opt_program *p, const char *what, FILE *out);

@@ -314,3 +314,13 @@ void opt_completion(const struct opt_command *const *commands, size_t count, con
     else
         bash_named(commands, count, program, out);
 }
+
+bool opt_generate(const struct opt_program *p, const char *what, FILE *out) {
+    if (strcmp(what, "man") == 0)
+        opt_man(p->commands, p->count, p->name, p->summary, out);
+    else if (strcmp(what, "bash") == 0 || strcmp(what, "zsh") == 0)
+        opt_completion(p->commands, p->count, p->name, what, out);
+    else
+        return false;
+    return true;
+}

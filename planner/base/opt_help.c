@@ -179,14 +179,14 @@ static void man_command(const struct opt_command *c, const char *program, FILE *
 }
 
 void opt_man(const struct opt_command *const *commands, size_t count, const char *program,
-             FILE *out) {
+             const char *summary, FILE *out) {
     fputs(".TH ", out);
     for (const char *p = program; *p; p++)
         fputc(toupper((unsigned char)*p), out);
     fputs(" 1\n.SH NAME\n", out);
     roff(out, program);
     fputs(" \\- ", out);
-    roff(out, count == 1 ? commands[0]->summary : "plan sharded training of large models");
+    roff(out, count == 1 ? commands[0]->summary : summary);
     fputs("\n.SH SYNOPSIS\n.B ", out);
     roff(out, program);
     fputs(count == 1 ? "\n[OPTION...]\n" : "\nCOMMAND [OPTION...] [ARGUMENT...]\n", out);

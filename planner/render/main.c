@@ -53,13 +53,9 @@ static int generate(const char *what) {
     const struct opt_command *all[COMMANDS];
     for (size_t i = 0; i < COMMANDS; i++)
         all[i] = commands[i]->options;
-    if (strcmp(what, "man") == 0)
-        opt_man(all, COMMANDS, "shardplan", stdout);
-    else if (strcmp(what, "bash") == 0 || strcmp(what, "zsh") == 0)
-        opt_completion(all, COMMANDS, "shardplan", what, stdout);
-    else
-        return EXIT_USAGE;
-    return EXIT_YES;
+    const struct opt_program p = {"shardplan", "plan sharded training of large models", all,
+                                  COMMANDS};
+    return opt_generate(&p, what, stdout) ? EXIT_YES : EXIT_USAGE;
 }
 
 // An answer that did not reach its reader is none: a full disk shows here at the latest.

@@ -207,7 +207,7 @@ static void print_help(FILE *f) {
 static const struct opt_command *const all[] = {&command};
 
 static void print_man(FILE *f) {
-    opt_man(all, 1, "shardplan", f);
+    opt_man(all, 1, "shardplan", NULL, f);
 }
 
 static void print_bash(FILE *f) {
