@@ -152,7 +152,7 @@ static struct layout layout_of(const struct chart_bars *b, bool narrow, double m
     double width = narrow ? PLOT_NARROW : PLOT_WIDE;
     struct layout l = {.character = narrow ? 7.2 : 7.9};
     l.left =
-        labels_above(b, narrow) ? 14 : (narrow ? 24 : 16) + l.character * (double)longest_row(b);
+        labels_above(b, narrow) ? 14 : (narrow ? 24 : 28) + l.character * (double)longest_row(b);
     l.inner = width - l.left - 18;
     double ends = fmin(0.62 * l.inner, l.character * (double)(longest_end(b) + 2) + 10);
     l.high = b->ends ? most / (1 - ends / l.inner) : 1.04 * most;

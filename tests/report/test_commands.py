@@ -184,7 +184,7 @@ def main():
         page, _ = tester.page(name, copy.deepcopy(document))
         page_is_sound(page, name)
         check("gnuplot failed" not in page.text and "not understood" not in page.text, name + ": a picture failed")
-        numbers_agree(page, [document], name)
+        numbers_agree(page, [document], name.replace("invented ", ""))
         took = [time.time()]
         tester.hostile(name, document)
         took.append(time.time())
