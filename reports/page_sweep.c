@@ -343,21 +343,25 @@ static void scaling_figure(struct page *p, const struct plans *s, const struct p
 }
 
 void page_sweep_body(struct page *p, struct view root) {
-    static const char *const handled[] = {"schema",  "command", "model",
-                                          "cluster", "plans",   "pareto",
-                                          "space",   "inputs",  "assumed_that_matter",
-                                          NULL};
+    static const char *const handled[] = {"schema",      "command", "model",
+                                          "cluster",     "plans",   "pareto",
+                                          "space",       "inputs",  "assumed_that_matter",
+                                          "by_strategy", NULL};
     struct plans s = read_plans(root), front = read_front(root, &s);
-    pareto_figure(p, &s, &front);
+    struct plans by = plans_read(view_find(root, "by_strategy"), 0);
+    const struct plans *drawn = by.count > 1 ? &by : &s; // the best few are often of one strategy
+    pareto_figure(p, drawn, &front);
     if (front.count == 0 && s.count)
         html_raw(&p->html,
                  "<p class=note>The best plans alone are drawn: with <code>--pareto</code> "
                  "a sweep also keeps every plan that no other beats in step time, memory, "
                  "cost and GPUs.</p>\n");
     scaling_figure(p, &s, &front);
-    plans_memory_figure(p, &s);
-    plans_time_figure(p, &s);
+    plans_memory_figure(p, drawn);
+    plans_time_figure(p, drawn);
     page_heading(p, "The best plans");
+    if (drawn == &by)
+        plans_table(p, &by, "The best plan of each strategy");
     plans_table(p, &s, "Plans, best first");
     if (cJSON_IsObject(view_first(view_find(root, "pareto")))) {
         html_printf(&p->html, "<details><summary>All %zu trade-offs</summary>\n", front.count);

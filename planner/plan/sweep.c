@@ -353,3 +353,60 @@ bool sweep_run(const struct sweep_request *q, struct arena *a, struct sweep_resu
     out->space = r.space;
     return true;
 }
+
+static double plan_score(const struct sweep_request *q, const struct sweep_plan *p) {
+    const struct search s = {.q = q};
+    return score_of(&s, p->plan.time.step_s, (double)p->plan.memory.headroom_bytes,
+                    (double)p->gpus);
+}
+
+static const struct sweep_plan *best_of(const struct sweep_result *r, enum strategy strategy) {
+    for (size_t i = 0; i < r->plan_count; i++)
+        if (r->plans[i].plan.recipe.strategy == strategy)
+            return &r->plans[i];
+    return NULL;
+}
+
+static bool search_strategy(const struct sweep_request *q, const struct recipe *recipe,
+                            struct arena *a, struct sweep_result *out, struct err *e) {
+    struct sweep_request own = *q;
+    own.basis.recipes = recipe;
+    own.basis.recipe_count = 1;
+    own.top = 1;
+    own.pareto = false;
+    own.progress = NULL;
+    own.sure = true;
+    if (!sweep_run(&own, a, out, e))
+        return false;
+    if (out->plan_count > 0 || out->interrupted)
+        return true;
+    own.sure = false;
+    return sweep_run(&own, a, out, e);
+}
+
+bool sweep_each_strategy(const struct sweep_request *q, const struct sweep_result *r,
+                         struct arena *a, struct sweep_plan **out, size_t *count, struct err *e) {
+    struct sweep_plan *list = arena_array(a, STRATEGY_COUNT, sizeof *list);
+    bool seen[STRATEGY_COUNT] = {false};
+    size_t n = 0;
+    for (size_t i = 0; i < q->basis.recipe_count; i++) {
+        const struct recipe *recipe = &q->basis.recipes[i];
+        struct sweep_result own = {0};
+        const struct sweep_plan *best = best_of(r, recipe->strategy);
+        if (seen[recipe->strategy] || stopped(q))
+            continue;
+        seen[recipe->strategy] = true;
+        if (!best && !search_strategy(q, recipe, a, &own, e))
+            return false;
+        if (!best && own.plan_count == 0)
+            continue;
+        size_t at = n++;
+        const struct sweep_plan p = best ? *best : own.plans[0];
+        for (; at > 0 && plan_score(q, &list[at - 1]) < plan_score(q, &p); at--)
+            list[at] = list[at - 1];
+        list[at] = p;
+    }
+    *out = list;
+    *count = n;
+    return true;
+}

@@ -44,5 +44,11 @@ struct sweep_result {
     size_t pareto_count;
 };
 
+// The best plan of each strategy of the request, best first: what `r`, its result, has, and a
+// search of its own for every other strategy. A sure fit is taken before a faster "perhaps". At
+// most STRATEGY_COUNT; `point` counts within the strategy's own points.
+bool sweep_each_strategy(const struct sweep_request *q, const struct sweep_result *r,
+                         struct arena *a, struct sweep_plan **out, size_t *count, struct err *e);
+
 bool sweep_run(const struct sweep_request *q, struct arena *a, struct sweep_result *out,
                struct err *e);

@@ -248,6 +248,17 @@ static bool describe_best(struct cli *cli, const struct sweep_request *q,
     return ok;
 }
 
+// Sure fits; where there is none, what may fit.
+static bool search(struct cli *cli, struct sweep_request *q, struct sweep_result *r) {
+    q->sure = true;
+    if (!sweep_run(q, cli->arena, r, &cli->err))
+        return false;
+    if (r->plan_count > 0 || r->interrupted)
+        return true;
+    q->sure = false;
+    return sweep_run(q, cli->arena, r, &cli->err);
+}
+
 static int run(struct cli *cli, int argc, char **argv) {
     struct sweep_options o = {0};
     argv = ranges_spelled_out(cli->arena, &argc, argv);
@@ -271,12 +282,17 @@ static int run(struct cli *cli, int argc, char **argv) {
     }
     hold_interrupts();
     clock_gettime(CLOCK_MONOTONIC, &progress.start);
-    if (!sweep_run(&q, cli->arena, &r, &cli->err))
+    struct sweep_plan *strategies;
+    size_t strategy_count;
+    if (!search(cli, &q, &r) ||
+        !sweep_each_strategy(&q, &r, cli->arena, &strategies, &strategy_count, &cli->err))
         return cli_fail(cli);
     struct emit_sweep_context x = {.request = &q,
                                    .command = cli->command_line,
                                    .elapsed_s = elapsed_s(&progress.start),
                                    .tokens = o.request.recipe.tokens,
+                                   .strategies = strategies,
+                                   .strategy_count = strategy_count,
                                    .origins = list.count ? &list.origins[0] : NULL};
     if (r.plan_count && (!describe_best(cli, &q, &r, &best) ||
                          !cli_measured(cli, &o.request.output, &best.measured)))

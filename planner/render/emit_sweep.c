@@ -54,6 +54,7 @@ struct entries {
     const char *key;
     const struct sweep_plan *items;
     size_t count;
+    bool own_points;            // numbered within their strategy: not said
     const struct plan_set *set; // whose measured runs each is compared with; NULL = none
 };
 
@@ -63,7 +64,8 @@ static void emit_entries(cJSON *root, const struct entries *n, struct arena *a) 
     for (size_t i = 0; i < n->count; i++) {
         emit_plan_entry(list, &p[i].plan, n->set, a);
         cJSON *o = cJSON_GetArrayItem(list, (int)i);
-        json_add_u64(o, "point", p[i].point);
+        if (!n->own_points)
+            json_add_u64(o, "point", p[i].point);
         json_add_u64(o, "nodes", p[i].nodes);
         json_add_u64(o, "gpus", p[i].gpus);
         json_add_double(o, "tokens_per_s", p[i].tokens_per_s);
@@ -90,8 +92,10 @@ cJSON *emit_sweep_json(const struct sweep_result *r, const struct emit_sweep_con
     json_add_u64(root, "feasible", r->feasible);
     json_add_double(root, "elapsed_s", x->elapsed_s);
     json_add_bool(root, "interrupted", r->interrupted);
-    emit_entries(root, &(struct entries){"plans", r->plans, r->plan_count, x->best}, a);
-    emit_entries(root, &(struct entries){"pareto", r->pareto, r->pareto_count, NULL}, a);
+    emit_entries(root, &(struct entries){"plans", r->plans, r->plan_count, false, x->best}, a);
+    emit_entries(root, &(struct entries){"pareto", r->pareto, r->pareto_count, false, NULL}, a);
+    emit_entries(root,
+                 &(struct entries){"by_strategy", x->strategies, x->strategy_count, true, NULL}, a);
     if (x->best) {
         emit_inputs(root, x->best, x->origins);
         emit_assumed(root, x->best);
@@ -113,6 +117,25 @@ static const char *title_of(const struct plan *p, struct arena *a) {
     return text;
 }
 
+static char *short_count(uint64_t n, struct arena *a) {
+    char text[32];
+    units_format_count(text, sizeof text, (double)n);
+    char *out = arena_strdup(a, text), *space = strchr(out, ' ');
+    if (space)
+        memmove(space, space + 1, strlen(space));
+    return out;
+}
+
+// Elements of the buckets that the strategy has: reduce, then prefetch and live limit.
+static const char *buckets_of(const struct recipe *r, struct arena *a) {
+    if (recipe_is_stage3(r))
+        return arena_printf(a, "%s/%s/%s", short_count(r->reduce_bucket_elements, a),
+                            short_count(r->prefetch_bucket_elements, a),
+                            short_count(r->max_live_elements, a));
+    bool zero = r->strategy == STRATEGY_ZERO1 || r->strategy == STRATEGY_ZERO2;
+    return zero ? short_count(r->reduce_bucket_elements, a) : "-";
+}
+
 static void print_row(const struct sweep_plan *p, size_t rank, const struct emit_sweep_context *x,
                       struct arena *a, FILE *out) {
     const struct recipe *r = &p->plan.recipe;
@@ -122,10 +145,10 @@ static void print_row(const struct sweep_plan *p, size_t rank, const struct emit
     fprintf(out, "%3zu  %-30s %5" PRIu64 " %5" PRIu64 " %5" PRIu64 "  %-19s %-8s %-10s", rank,
             title_of(&p->plan, a), p->gpus, r->micro_batch, r->grad_accum,
             recompute_names[r->recompute], loss_names[r->loss], precision_names[r->precision]);
-    fprintf(out, " %9s %10.0f %6.1f %8.2f %8s  %s",
+    fprintf(out, " %-15s %9s %10.0f %6.1f %8.2f %-5s %8s  %s", buckets_of(r, a),
             units_format_seconds(step, sizeof step, p->plan.time.step_s), p->tokens_per_s,
             100 * p->plan.time.mfu, (double)p->plan.memory.allocated_peak_bytes / (double)UNITS_GIB,
-            usd, bound_names[p->plan.time.bound_by]);
+            fits_state_names[p->plan.memory.fits_state], usd, bound_names[p->plan.time.bound_by]);
     if (x->tokens > 0)
         fprintf(out, "  %.1f days", x->tokens / p->tokens_per_s / UNITS_DAY_S);
     fputc('\n', out);
@@ -133,11 +156,12 @@ static void print_row(const struct sweep_plan *p, size_t rank, const struct emit
 
 static void print_rows(const char *title, const struct sweep_plan *p, size_t count,
                        const struct emit_sweep_context *x, struct arena *a, FILE *out) {
-    fprintf(out, "\n%s\n%3s  %-30s %5s %5s %5s  %-19s %-8s %-10s %9s %10s %6s %8s %8s  %s\n", title,
-            "#", "plan", "GPUs", "micro", "accum", "recompute", "loss", "precision", "step",
-            "tokens/s", "MFU", "peak", "USD per", "bound by");
-    fprintf(out, "%3s  %-30s %5s %5s %5s  %-19s %-8s %-10s %9s %10s %6s %8s %8s\n", "", "", "", "",
-            "", "", "", "", "", "all GPUs", "%", "GiB", "1e9 tok");
+    fprintf(out,
+            "\n%s\n%3s  %-30s %5s %5s %5s  %-19s %-8s %-10s %-15s %9s %10s %6s %8s %-5s %8s  %s\n",
+            title, "#", "plan", "GPUs", "micro", "accum", "recompute", "loss", "precision",
+            "buckets", "step", "tokens/s", "MFU", "peak", "fits", "USD per", "bound by");
+    fprintf(out, "%3s  %-30s %5s %5s %5s  %-19s %-8s %-10s %-15s %9s %10s %6s %8s %-5s %8s\n", "",
+            "", "", "", "", "", "", "", "", "", "all GPUs", "%", "GiB", "", "1e9 tok");
     for (size_t i = 0; i < count; i++)
         print_row(&p[i], i + 1, x, a, out);
 }
@@ -158,6 +182,8 @@ void emit_sweep_table(const struct sweep_result *r, const struct emit_sweep_cont
         fputs("\nNothing fits. `shardplan advise` says what would.\n", out);
     else
         print_rows("Best", r->plans, r->plan_count, x, a, out);
+    if (x->strategy_count > 1)
+        print_rows("Best of each strategy", x->strategies, x->strategy_count, x, a, out);
     if (r->pareto_count)
         print_rows(
             "Pareto front of step time, peak memory and GPUs (cost follows from step and GPUs)",

@@ -11,8 +11,10 @@ struct emit_sweep_context {
     const struct sweep_request *request;
     const char *command;
     double elapsed_s;
-    double tokens;                        // training length for days and cost; 0 = not asked
-    const struct plan_set *best;          // the best plan alone, with what it rests on; NULL = none
+    double tokens;                       // training length for days and cost; 0 = not asked
+    const struct plan_set *best;         // the best plan alone, with what it rests on; NULL = none
+    const struct sweep_plan *strategies; // sweep_each_strategy's
+    size_t strategy_count;
     const struct recipe_origins *origins; // what was given; may be NULL
 };
 

@@ -32,6 +32,23 @@ class Sweep(unittest.TestCase):
         rates = [p["tokens_per_s"] for p in result["plans"]]
         self.assertEqual(rates, sorted(rates, reverse=True))
 
+    def test_each_strategy_has_its_best(self):
+        both = ("--range", "loss=torch", "--range", "precision=bf16-mixed")
+        result, _ = sweep("llama-2-7b", "dgx-h100", "--strategy", "ddp,zero1,zero3,fsdp2", "--top", "3", *both)
+        best = {p["strategy"]: p for p in result["by_strategy"]}
+        rates = [p["tokens_per_s"] for p in result["by_strategy"]]
+        self.assertEqual(set(best), {"zero1", "zero3", "fsdp2"})  # with ddp nothing fits
+        self.assertEqual(rates, sorted(rates, reverse=True))
+        for name, plan in best.items():
+            alone, _ = sweep("llama-2-7b", "dgx-h100", "--strategy", name, *both)
+            same = {k: v for k, v in alone["plans"][0].items() if k not in ("point", "nearest_measured")}
+            self.assertEqual({k: v for k, v in plan.items() if k != "nearest_measured"}, same, name)
+
+    def test_a_sure_fit_comes_first(self):
+        """GPT-2 XL on 32 GiB cards: the fastest plan may fit, the best listed surely does."""
+        result, _ = sweep("gpt2-xl", "8xV100-32GB", "--strategy", "ddp", "--precision", "fp16-mixed")
+        self.assertEqual({p["memory"]["fits_state"] for p in result["plans"]}, {"yes"})
+
     def test_threads_change_no_byte(self):
         with tempfile.TemporaryDirectory() as folder:
             outputs = []
