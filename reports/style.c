@@ -89,9 +89,9 @@ const char *const style_sheet =
     "mark:#eee}"
     "html{font-size:10pt}body{max-width:none;padding:0}nav,.skip{display:none}figure,tr{break-"
     "inside:avoid}"
-    "h2,h3{break-after:avoid}.scroll{overflow:visible}.words{min-width:0}table{font-size:.8em}th,"
-    "td{padding:.15rem .3rem}svg.plot{max-height:16cm}"
-    "thead{display:table-header-group}table{font-size:7.5pt}th,td{padding:.15rem .35rem}"
+    "h2,h3{break-after:avoid}.scroll{overflow:visible}.words{min-width:0}"
+    ".num{white-space:normal}svg.plot{max-height:16cm}"
+    "thead{display:table-header-group}table{font-size:7.5pt}th,td{padding:.15rem .2rem}"
     ".plans tbody th{min-width:0}.tight{white-space:normal}.settings{columns:13rem auto}.settings "
     "div{font-size:7.5pt}}\n";
 

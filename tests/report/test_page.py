@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The page in a headless Chromium. Usage: test_page.py SHARDREPORT. 77 without a browser."""
+"""The page in a headless Chromium: results invented by make_results.py, and made by the programs.
+
+Usage: test_page.py SHARDREPORT SHARDPLAN SHARDBENCH [SHARDBENCH-FAKEGPU] [--only NAME...]
+77 without a browser.
+"""
 
 import os
 import shutil
@@ -8,6 +12,7 @@ import sys
 import tempfile
 
 import browser
+import commands
 from results import ALL, check, finish, make, numbers_agree, read_json, report
 
 # Elements whose text has less than 4.5 : 1 against what is behind it. In pictures, text of the two
@@ -92,24 +97,51 @@ def look(page, path, name, width, dark):
         check(not bad, where + ": %d: %s" % (len(bad), bad[:4]))
 
 
+def on_paper(page, path, name):
+    """A4 in portrait: nothing is wider than the sheet, and its words are dark on white."""
+    page.open(path, 718, False)  # the sheet within its margins
+    page.call("Emulation.setEmulatedMedia", media="print")
+    wide = page.value("document.documentElement.scrollWidth")
+    check(wide <= 718, "%s on paper: %d px wide" % (name, wide))
+    ink = page.value("getComputedStyle(document.body).color")
+    check(ink == "rgb(0, 0, 0)", "%s on paper: words are %s" % (name, ink))
+    page.call("Emulation.setEmulatedMedia", media="")
+
+
+def documents(folder, programs):
+    """(name, path, numbers agree) of invented results, and of those that the programs make."""
+    make(folder + "/in")
+    for name in ALL:
+        exact = not name.startswith("hostile") and name not in ("empty", "extreme")
+        yield name, "%s/in/%s.json" % (folder, name), exact
+    for name in commands.make(folder + "/made", *programs):
+        yield "made-" + name, "%s/made/%s.json" % (folder, name), True
+
+
 def main():
-    program, folder = os.path.abspath(sys.argv[1]), tempfile.mkdtemp(prefix="report-page-")
+    arguments, wanted = sys.argv[1:], []
+    if "--only" in arguments:
+        at = arguments.index("--only")
+        arguments, wanted = arguments[:at], arguments[at + 1 :]
+    program, folder = os.path.abspath(arguments[0]), tempfile.mkdtemp(prefix="report-page-")
     found = browser.find()
     if not found or not shutil.which("gnuplot"):
         sys.exit(77)
-    make(folder + "/in")
     page = browser.Browser(found)
     try:
-        for name in sys.argv[2:] or ALL:
-            source, out = "%s/in/%s.json" % (folder, name), "%s/%s" % (folder, name)
+        for name, source, exact in documents(folder, arguments[1:]):
+            out = "%s/%s" % (folder, name)
+            if wanted and name not in wanted:
+                continue
             done = report(program, [source], out)
-            check(done.returncode == 0, "%s: exit %d" % (name, done.returncode))
+            check(done.returncode == 0, "%s: exit %d %s" % (name, done.returncode, done.stderr))
             path = out + "/index.html"
             for width in (390, 1280, 1920):
                 for dark in (False, True):
                     look(page, path, name, width, dark)
-            if not name.startswith("hostile") and name not in ("empty", "extreme"):
+            if exact:
                 numbers_agree(Numbers(page.value(NUMBERS)), [read_json(source)], name)
+            on_paper(page, path, name)
     finally:
         page.close()
     shutil.rmtree(folder)
