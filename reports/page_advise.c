@@ -336,12 +336,14 @@ static void scaling_figure(struct page *p, struct view points) {
     if (n < 2)
         return;
     plans_scaling_figure(
-        p, "The recommended plan on more nodes", x, y, n,
-        arena_printf(
-            p->arena,
-            "With the same batch per GPU, %.0f GPUs reach %.0f %% of the tokens per second "
-            "and GPU of %.0f GPUs",
-            x[n - 1], 100 * y[n - 1] / y[0], x[0]));
+        p, &(struct plans_scaling){
+               "The recommended plan on more nodes",
+               arena_printf(
+                   p->arena,
+                   "With the same batch per GPU, %.0f GPUs reach %.0f %% of the tokens per second "
+                   "and GPU of %.0f GPUs",
+                   x[n - 1], 100 * y[n - 1] / y[0], x[0]),
+               x, y, n});
 }
 
 #define WAYS 24

@@ -334,12 +334,15 @@ static void scaling_figure(struct page *p, const struct plans *s, const struct p
     for (size_t i = 0; i <= last; i++)
         best.y[i] /= best.x[i];
     plans_scaling_figure(
-        p, "Scaling: the best plan at each size", best.x, best.y, best.count,
-        arena_printf(p->arena,
-                     "From %.0f to %.0f GPUs throughput grows %.3g times, %.0f %% of "
-                     "perfect",
-                     best.x[0], best.x[last], best.y[last] * best.x[last] / best.y[0] / best.x[0],
-                     100 * best.y[last] / best.y[0]));
+        p, &(struct plans_scaling){
+               "Scaling: the best plan at each size",
+               arena_printf(p->arena,
+                            "From %.0f to %.0f GPUs throughput grows %.3g times, %.0f %% of "
+                            "perfect",
+                            best.x[0], best.x[last],
+                            best.y[last] * best.x[last] / best.y[0] / best.x[0],
+                            100 * best.y[last] / best.y[0]),
+               best.x, best.y, best.count});
 }
 
 void page_sweep_body(struct page *p, struct view root) {

@@ -367,8 +367,9 @@ void plans_time_figure(struct page *p, const struct plans *s) {
     page_figure(p, plot);
 }
 
-void plans_scaling_figure(struct page *p, const char *heading, const double *gpus,
-                          const double *rate, size_t count, const char *alt) {
+void plans_scaling_figure(struct page *p, const struct plans_scaling *s) {
+    const double *gpus = s->gpus, *rate = s->rate;
+    size_t count = s->count;
     double *even = arena_array(p->arena, count, sizeof *even);
     for (size_t i = 0; i < count; i++)
         even[i] = rate[0];
@@ -378,8 +379,8 @@ void plans_scaling_figure(struct page *p, const char *heading, const double *gpu
     const struct chart_mark mark = {
         gpus[count - 1], rate[count - 1],
         arena_printf(p->arena, "%.0f %%", 100 * rate[count - 1] / rate[0])};
-    struct plot *plot = plot_add(&p->plots, "scaling", heading);
-    plot->alt = alt;
+    struct plot *plot = plot_add(&p->plots, "scaling", s->heading);
+    plot->alt = s->alt;
     chart_xy(plot,
              &(struct chart_xy){.x = {.label = "GPUs", .kind = AXIS_COUNT, .log = true},
                                 .y = {.label = "tokens per second and GPU", .from_zero = true},

@@ -33,7 +33,11 @@ void plans_phases_figure(struct page *p, const struct plans *s, size_t index);
 void plans_volume_figure(struct page *p, const struct plans *s);
 void plans_time_figure(struct page *p, const struct plans *s);
 // Tokens per second and GPU over GPUs, beside what no loss from the first size on would give.
-void plans_scaling_figure(struct page *p, const char *heading, const double *gpus,
-                          const double *rate, size_t count, const char *alt);
+struct plans_scaling {
+    const char *heading, *alt;
+    const double *gpus, *rate; // tokens per second and GPU; `count` of each
+    size_t count;
+};
+void plans_scaling_figure(struct page *p, const struct plans_scaling *s);
 // The measured run nearest to each plan and its error; a note when no plan names one.
 void plans_nearest(struct page *p, const struct plans *s);
