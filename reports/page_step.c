@@ -207,9 +207,16 @@ static void gantt(struct page *p, struct view root) {
 static const char *memory_alt(struct page *p, struct view root, double peak, double at) {
     char text[SHOW_TEXT], when[SHOW_TEXT];
     double stated = view_number(root, "peak_bytes");
-    return arena_printf(p->arena, "Allocated memory peaks at %s, %s into the step",
-                        show_format(text, "_bytes", isnan(stated) ? peak : stated),
-                        show_format(when, "_s", at));
+    const char *said = arena_printf(p->arena, "Memory in use peaks at %s, %s into the step",
+                                    show_format(text, "_bytes", isnan(stated) ? peak : stated),
+                                    show_format(when, "_s", at));
+    double planned = view_number(root, "planned_allocated_peak_bytes");
+    if (isnan(planned))
+        return said;
+    return arena_printf(p->arena,
+                        "%s. Planned: %s by the allocator's count, which gives a block up when the "
+                        "host lets go of it; here it is in use until the GPU is done with it",
+                        said, show_format(text, "_bytes", planned));
 }
 
 static void memory_over_time(struct page *p, struct view root) {
@@ -249,7 +256,7 @@ static void memory_over_time(struct page *p, struct view root) {
     chart_xy(plot, &(struct chart_xy){
                        .x = {.label = time_label("time since the step began", unit, p->arena),
                              .from_zero = true},
-                       .y = {.label = "allocated (GiB per GPU)", .from_zero = true},
+                       .y = {.label = "in use (GiB per GPU)", .from_zero = true},
                        .series = &line,
                        .series_count = 1,
                        .marks = &mark,
@@ -337,10 +344,22 @@ static void comparison(struct page *p, struct view rows, const struct pair_bars 
 }
 
 void page_step_body(struct page *p, struct view root) {
-    static const char *const handled[] = {"schema",           "command", "model",  "cluster",
-                                          "strategy",         "waits",   "tasks",  "bound_by",
-                                          "memory_over_time", "streams", "phases", "time",
-                                          "nearest_measured", NULL};
+    static const char *const handled[] = {"schema",
+                                          "command",
+                                          "model",
+                                          "cluster",
+                                          "strategy",
+                                          "waits",
+                                          "tasks",
+                                          "bound_by",
+                                          "memory_over_time",
+                                          "streams",
+                                          "phases",
+                                          "time",
+                                          "nearest_measured",
+                                          "planned_allocated_peak_bytes",
+                                          "planned_reserved_bytes",
+                                          NULL};
     static const struct show_column streams[] = {
         {"name", "Stream"}, {"busy_s", "Busy"}, {"exposed_s", "Exposed: others wait for it"}};
     static const struct show_column phases[] = {

@@ -210,7 +210,9 @@ static int run(struct cli *cli, int argc, char **argv) {
     struct recipe_list list = {0};
     struct step_time time;
     struct step_timeline timeline;
-    struct emit_simulation s = {.time = &time, .timeline = &timeline, .command = cli->command_line};
+    struct memory memory;
+    struct emit_simulation s = {
+        .time = &time, .timeline = &timeline, .memory = &memory, .command = cli->command_line};
     if (!cli_parse(cli, &simulate_command_options, argc, argv, &o))
         return cli->status;
     if (!cli_expect(cli, &simulate_command_options, 2) || !one_recipe(cli, &o, &s, &list))
@@ -218,6 +220,7 @@ static int run(struct cli *cli, int argc, char **argv) {
     struct step_request q = {
         .model = s.model, .cluster = s.cluster, .recipe = s.recipe, .want_timeline = true};
     if (!step_simulate(&q, cli->arena, &time, &timeline, &cli->err) ||
+        !memory_estimate(s.model, s.cluster, s.recipe, &memory, &cli->err) ||
         !draw_jitter(cli, &o, &q, &s) || !compare_trace(cli, &o, &q, &list.warnings, &s) ||
         !compare_memory(cli, &o, &q, &list.warnings, &s) ||
         !cli_measured(cli, &o.request.output, &s.measured) || !write_files(cli, &o, &q, &s))

@@ -96,6 +96,11 @@ static void add_timeline(cJSON *root, const struct step_timeline *t, struct aren
     }
 }
 
+static void add_planned_memory(cJSON *root, const struct memory *m) {
+    json_add_u64(root, "planned_allocated_peak_bytes", m->allocated_peak_bytes);
+    json_add_u64(root, "planned_reserved_bytes", m->reserved_bytes);
+}
+
 static void add_jitter(cJSON *root, const struct emit_simulation *s) {
     if (s->jittered == NULL)
         return;
@@ -138,6 +143,7 @@ cJSON *emit_simulate_json(const struct emit_simulation *s, struct arena *a) {
     json_add_string(root, "bound_by", bound_names[s->time->bound_by]);
     add_waits(root, s, a);
     add_timeline(root, s->timeline, a);
+    add_planned_memory(root, s->memory);
     add_jitter(root, s);
     add_measured(root, s);
     if (s->measured) {
@@ -213,7 +219,26 @@ static double end_of(const struct step_timeline *t) {
     return end_s;
 }
 
-static void print_memory(const struct step_timeline *t, double step_s, FILE *out) {
+#define WORTH_SAYING 0.03 // of the peak
+
+// The two count the same blocks to different moments.
+static void print_planned(const struct emit_simulation *s, double peak, FILE *out) {
+    char allocated[32], reserved[32];
+    double planned = (double)s->memory->allocated_peak_bytes;
+    if (fabs(peak - planned) <= WORTH_SAYING * planned)
+        return;
+    fprintf(out, "  plan: %s allocated, %s reserved; ",
+            units_format_gib(allocated, sizeof allocated, planned),
+            units_format_gib(reserved, sizeof reserved, (double)s->memory->reserved_bytes));
+    fputs(s->recipe->pp > 1
+              ? "the curve is of one micro-batch, of those that a pipeline has under way\n"
+              : "the curve holds a block until the GPU is done with it, the allocator's count "
+                "until the host lets go\n",
+          out);
+}
+
+static void print_memory(const struct emit_simulation *s, double step_s, FILE *out) {
+    const struct step_timeline *t = s->timeline;
     double peak = emit_peak_bytes(t), level = 0, highest[GANTT_COLUMNS] = {0};
     char row[GANTT_COLUMNS + 1] = {0}, text[32];
     size_t at = 0;
@@ -229,9 +254,11 @@ static void print_memory(const struct step_timeline *t, double step_s, FILE *out
     fprintf(out, "  %-11s %s\n", "memory", row);
     fprintf(out, "  # busy, ! holds compute up, - partly busy; memory in ninths of its peak, %s\n",
             units_format_gib(text, sizeof text, peak));
+    print_planned(s, peak, out);
 }
 
-static void print_gantt(const struct step_timeline *t, struct arena *a, FILE *out) {
+static void print_gantt(const struct emit_simulation *s, struct arena *a, FILE *out) {
+    const struct step_timeline *t = s->timeline;
     double step_s = end_of(t);
     struct emit_phase *phases;
     size_t n = emit_phases(t, a, &phases);
@@ -251,7 +278,7 @@ static void print_gantt(const struct step_timeline *t, struct arena *a, FILE *ou
             row[c] = exposed[c] > 0.25 ? '!' : busy[c] > 0.5 ? '#' : busy[c] > 0.02 ? '-' : ' ';
         fprintf(out, "  %-11s %s\n", t->streams[i].name, row);
     }
-    print_memory(t, step_s, out);
+    print_memory(s, step_s, out);
 }
 
 static void print_jitter(const struct emit_simulation *s, FILE *out) {
@@ -272,7 +299,7 @@ static void print_jitter(const struct emit_simulation *s, FILE *out) {
 void emit_simulate_table(const struct emit_simulation *s, struct arena *a, FILE *out) {
     print_times(s, out);
     print_waits(s, a, out);
-    print_gantt(s->timeline, a, out);
+    print_gantt(s, a, out);
     if (s->timeline->micro_steps < s->recipe->grad_accum)
         fprintf(out,
                 "  shown: a step of %llu micro-steps; those in between of the %llu are alike\n",

@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/json.h"
+#include "cost/memory.h"
 #include "judge/compare.h"
 #include "judge/jitter.h"
 #include "plan/step.h"
@@ -22,6 +23,7 @@ struct emit_simulation {
     const struct recipe *recipe;
     const struct step_time *time;
     const struct step_timeline *timeline;
+    const struct memory *memory;         // as plan sees the same recipe
     const struct jitter_request *jitter; // NULL = not asked
     const struct jitter_result *jittered;
     const struct profile *profile; // NULL = no trace to compare with

@@ -14,7 +14,8 @@ from validate_trace import validate  # noqa: E402
 
 PROGRAM = os.environ["SHARDPLAN_PROGRAM"]
 KEYS = {"schema", "command", "model", "cluster", "strategy", "recipe", "time", "bound_by", "waits",
-        "phases", "streams", "tasks", "peak_bytes", "memory_over_time"}
+        "phases", "streams", "tasks", "peak_bytes", "memory_over_time", "planned_allocated_peak_bytes",
+        "planned_reserved_bytes"}
 CASES = [
     ["llama-3.2-1b", "dgx-a100", "--strategy", "fsdp2"],
     ["llama-3.2-1b", "dgx-a100", "--strategy", "ddp", "--grad-accum", "3"],
@@ -46,6 +47,7 @@ def check_result(r):
     for before, after in zip(r["phases"], r["phases"][1:]):
         assert before["end_s"] == after["start_s"] and before["name"] != after["name"]
     assert r["peak_bytes"] == max(p["allocated_bytes"] for p in r["memory_over_time"])
+    assert 0 < r["planned_allocated_peak_bytes"] <= r["planned_reserved_bytes"]
     for stream in r["streams"]:
         busy = sum(k["end_s"] - k["start_s"] for k in r["tasks"] if k["stream"] == stream["name"])
         assert close(busy, stream["busy_s"], step), stream

@@ -76,6 +76,7 @@ static void numbers_carry_their_unit(void **state) {
     expect_format("mape", 0.00435, "0.435 %");
     expect_format("min_gpus", 1234567, "1,234,567");
     expect_format("parameters", 6738415616.0, "6,738,415,616");
+    expect_format("model_persistence_elements", 9223372036854775807.0, "no limit");
     expect_format("ratio", 1.0745, "1.075");
     expect_format("step_s", NAN, "\xe2\x80\x93");
 }
