@@ -188,8 +188,30 @@ static void write_title(struct page *p, const struct results *r) {
     html_text(&p->html, r->items[0].title);
 }
 
+static bool same_subject(struct view x, struct view y) {
+    static const char *const keys[] = {"model", "cluster"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const char *p = name_of(x, keys[i]), *q = name_of(y, keys[i]);
+        if (p && q && strcmp(p, q) != 0)
+            return false;
+    }
+    double p = view_number(x, "cluster.gpus"), q = view_number(y, "cluster.gpus");
+    return isnan(p) || isnan(q) || p == q;
+}
+
+// Results of different models or clusters: each answer says whose it is.
+static bool subjects_differ(struct page *p, const struct results *r) {
+    for (size_t i = 0; i < r->count; i++)
+        for (size_t k = 0; k < i; k++)
+            if (!same_subject(view_root(r->items[i].root, p->arena),
+                              view_root(r->items[k].root, p->arena)))
+                return true;
+    return false;
+}
+
 static void write_answers(struct page *p, const struct results *r) {
     struct html *h = &p->html;
+    bool differ = subjects_differ(p, r);
     html_raw(h, "<header><p class=brand>shardplan report</p><h1>");
     if (r->count)
         write_title(p, r);
@@ -209,7 +231,13 @@ static void write_answers(struct page *p, const struct results *r) {
         h->file = (int)i;
         html_raw(h, r->count > 1 ? "<div class=answer><p class=from>" : "<div class=answer>");
         if (r->count > 1) {
+            struct view root = view_root(r->items[i].root, p->arena);
+            bool named = name_of(root, "model") || name_of(root, "cluster");
             section_link(p, r, i);
+            if (differ && named) {
+                html_raw(h, ": ");
+                page_subject(p, root);
+            }
             html_raw(h, "</p>");
         }
         sections[r->items[i].kind].answer(p, view_root(r->items[i].root, p->arena));

@@ -235,6 +235,29 @@ static bool set_fallbacks(const struct parser *p, struct target t, struct err *e
     return true;
 }
 
+static bool starts_with(const char *option, const char *word) {
+    return strncmp(option, word, strlen(word)) == 0;
+}
+
+static bool contains(const char *option, const char *word) {
+    return strlen(word) > 2 && strstr(option, word) != NULL;
+}
+
+// " --lora-rank, --lora-targets": the options that `match` the word. How many there are.
+static size_t list_options(const struct parser *p, const char *word,
+                           bool (*match)(const char *, const char *), char *out, size_t size) {
+    size_t found = 0, used = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < p->count; i++) {
+        if (!match(p->options[i]->name, word))
+            continue;
+        int wrote =
+            snprintf(out + used, size - used, "%s --%s", found++ ? "," : "", p->options[i]->name);
+        used = wrote > 0 && used + (size_t)wrote < size ? used + (size_t)wrote : size - 1;
+    }
+    return found;
+}
+
 static bool fail_unknown(const struct parser *p, const char *word, struct err *e) {
     if (optopt >= FIRST_VALUE)
         return err_set(e, ERR_USAGE, "--%s takes no value", p->options[optopt - FIRST_VALUE]->name);
@@ -243,14 +266,15 @@ static bool fail_unknown(const struct parser *p, const char *word, struct err *e
     char name[96];
     snprintf(name, sizeof name, "%s", word + strspn(word, "-"));
     name[strcspn(name, "=")] = '\0';
-    size_t matches = 0, length = strlen(name);
-    for (size_t i = 0; i < p->count; i++)
-        matches += strncmp(p->options[i]->name, name, length) == 0;
-    if (matches > 1)
-        return err_set(e, ERR_USAGE, "option '--%s' is ambiguous", name);
+    char list[192];
+    if (list_options(p, name, starts_with, list, sizeof list) > 1)
+        return err_set(e, ERR_USAGE, "option '--%s' is ambiguous:%s", name, list);
     const char *near = nearest_name(p->options, p->count, name);
-    return near ? err_set(e, ERR_USAGE, "unknown option '--%s'; did you mean '--%s'?", name, near)
-                : err_set(e, ERR_USAGE, "unknown option '--%s'; see --help", name);
+    if (near)
+        return err_set(e, ERR_USAGE, "unknown option '--%s'; did you mean '--%s'?", name, near);
+    if (list_options(p, name, contains, list, sizeof list) > 0)
+        return err_set(e, ERR_USAGE, "unknown option '--%s'; there is%s", name, list);
+    return err_set(e, ERR_USAGE, "unknown option '--%s'; see --help", name);
 }
 
 static bool fail_missing(const struct parser *p, struct err *e) {

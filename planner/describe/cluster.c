@@ -81,6 +81,21 @@ static void bare_host(struct cluster *c) {
     c->gpus_per_pcie_switch = 1;
 }
 
+enum { NODE_GPUS_USUAL = 8, NODE_GPUS_MOST = 16 };
+
+// "512xH100" is meant as a cluster, but would be one machine whose NVLink joins all of them.
+static bool check_node(const char *spec, const struct shorthand *s, uint64_t host_gpus,
+                       struct err *e) {
+    uint64_t node = host_gpus ? host_gpus : NODE_GPUS_USUAL;
+    uint64_t most = node > NODE_GPUS_MOST ? node : NODE_GPUS_MOST;
+    if (s->gpus <= most)
+        return true;
+    return err_set(e, ERR_INPUT,
+                   "\"%s\" would be nodes of %" PRIu64 " GPUs each; for nodes of %" PRIu64
+                   " write %" PRIu64 "x%" PRIu64 "x%s",
+                   spec, s->gpus, node, s->nodes * ((s->gpus + node - 1) / node), node, s->gpu);
+}
+
 static bool load_shorthand(const char *spec, const struct shorthand *s, struct arena *a,
                            struct cluster *out, struct err *e) {
     struct gpu gpu;
@@ -91,12 +106,16 @@ static bool load_shorthand(const char *spec, const struct shorthand *s, struct a
     if (gpu.host) {
         if (!catalog_find(CATALOG_CLUSTERS, gpu.host, a, &path, e) || !cluster_read(path, a, &c, e))
             return false;
+        if (!check_node(spec, s, c.gpus_per_node, e))
+            return false;
         // One NIC per GPU at most where the host is larger than what was asked for.
         if (s->gpus < c.gpus_per_node && c.nics_per_node * s->gpus / c.gpus_per_node > 0)
             c.nics_per_node = c.nics_per_node * s->gpus / c.gpus_per_node;
         borrow_host(&c, gpu.host, a);
         c.source = arena_printf(a, "assumed: %s in the host of %s", gpu.id, gpu.host);
     } else {
+        if (!check_node(spec, s, 0, e))
+            return false;
         bare_host(&c);
         c.source = arena_printf(a, "assumed: %s in an unknown host", gpu.id);
     }

@@ -353,7 +353,10 @@ bool graph_read_node(struct json_node root, struct arena *a, struct graph *out, 
     if (!json_get_string(root, "schema", true, &schema, e))
         return false;
     if (strcmp(schema, GRAPH_SCHEMA) != 0)
-        return json_fail(root, e, "schema is \"%s\", expected \"" GRAPH_SCHEMA "\"", schema);
+        return json_fail(root, e,
+                         "schema is \"%s\", expected \"" GRAPH_SCHEMA
+                         "\", which `shardplan simulate --graph FILE` writes",
+                         schema);
     if (!json_check_keys(root, keys, COUNT(keys), e) ||
         !json_get_u64(root, "ranks", true, &g.ranks, e) ||
         !json_get_double(root, "step_s", false, &g.step_s, e))

@@ -201,12 +201,17 @@ size_t plan_notes(const struct plan *p, struct arena *a, const char *out[PLAN_NO
     for (size_t i = 0; i < sizeof outside / sizeof *outside && p->fits; i++) {
         char bytes[32], capacity[32];
         enum memory_phase k = outside[i];
+        const struct memory_phase_bytes *needs = &p->memory.phases[k];
+        bool gpu = needs->allocated_bytes > p->memory.capacity_bytes;
         if (p->memory.phase_fits[k] || !is_certain(p, k))
             continue;
-        units_format_gib(bytes, sizeof bytes, (double)p->memory.phases[k].allocated_bytes);
-        units_format_gib(capacity, sizeof capacity, (double)p->memory.capacity_bytes);
-        out[n++] = arena_printf(a, "%s takes %s, more than the %s of the card%s",
-                                memory_phase_names[k], bytes, capacity, remedy(r, k));
+        units_format_gib(bytes, sizeof bytes,
+                         (double)(gpu ? needs->allocated_bytes : needs->host_bytes));
+        units_format_gib(capacity, sizeof capacity,
+                         (double)(gpu ? p->memory.capacity_bytes : p->memory.host_capacity_bytes));
+        out[n++] = arena_printf(a, "%s takes %s, more than %s %s of %s%s", memory_phase_names[k],
+                                bytes, gpu ? "the" : "fits in the", capacity,
+                                gpu ? "the card" : "a node's host memory", remedy(r, k));
     }
     return n;
 }

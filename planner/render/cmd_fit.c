@@ -5,6 +5,7 @@
 #include "render/emit_fit.h"
 
 #include <stdio.h>
+#include <string.h>
 
 struct fit_options {
     struct output_request output;
@@ -68,6 +69,20 @@ static bool read_all(struct cli *cli, struct measurement **out) {
     return true;
 }
 
+// Ranks on processors say nothing of NVLink, yet plans take a node's collectives for its GPUs'.
+static void warn_of_processors(struct cli *cli, const struct measurement *m, const char *path) {
+    struct warnings list = {0};
+    for (size_t i = 0; i < m->count && list.count == 0; i++) {
+        const struct measure_result *r = &m->results[i];
+        if (r->ranks > 1 && r->nodes == 1 && r->backend && strcmp(r->backend, "mpi") == 0)
+            warnings_add(&list, cli->arena, WARNING_ASSUMED, path,
+                         "collectives within a node were timed between processors (mpi), not "
+                         "between GPUs (nccl): plans will take their speed for that of the GPUs' "
+                         "links");
+    }
+    cli_warn(cli, &list);
+}
+
 static bool fit(struct cli *cli, const struct fit_options *o, struct calibration *out) {
     struct cluster *c = arena_alloc(cli->arena, sizeof *c);
     struct measurement *m;
@@ -75,8 +90,11 @@ static bool fit(struct cli *cli, const struct fit_options *o, struct calibration
         return err_set(&cli->err, ERR_USAGE,
                        "fit takes MEASUREMENT... or --runs RUNS.json, --cluster CLUSTER and -o "
                        "CLUSTER.json");
-    return cluster_load(o->cluster, cli->arena, c, &cli->err) && read_all(cli, &m) &&
-           calibrate(c, m, cli->rest.count, cli->arena, out, &cli->err) &&
+    if (!cluster_load(o->cluster, cli->arena, c, &cli->err) || !read_all(cli, &m))
+        return false;
+    for (size_t i = 0; i < cli->rest.count && !o->output.quiet; i++)
+        warn_of_processors(cli, &m[i], cli->rest.items[i]);
+    return calibrate(c, m, cli->rest.count, cli->arena, out, &cli->err) &&
            (!o->runs || calibrate_runs(o->runs, cli->arena, out, &cli->err)) &&
            cluster_write(o->out, &out->cluster, &cli->err);
 }

@@ -137,8 +137,8 @@ static void print_law(const struct calibrated_series *s, size_t piece, struct ar
 }
 
 static void print_rate(const struct calibrated_rate *r, FILE *out) {
-    fprintf(out, "%-36s %.4g %s (95 %%: %.4g to %.4g) from %zu results", r->path, r->after.value,
-            r->unit, r->after.low, r->after.high, r->samples);
+    fprintf(out, "%-36s %.4g %s (95 %%: %.4g to %.4g) from %zu result%s", r->path, r->after.value,
+            r->unit, r->after.low, r->after.high, r->samples, r->samples == 1 ? "" : "s");
     if (figure_is_known(r->before) && r->before.source)
         fprintf(out, "; before %.4g, %s", r->before.value, provenance_name(r->before.provenance));
     if (r->sizes)

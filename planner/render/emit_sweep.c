@@ -2,6 +2,7 @@
 #include "render/emit_sweep.h"
 
 #include "base/units.h"
+#include "plan/recommend.h"
 #include "render/emit_plan.h"
 
 #include <inttypes.h>
@@ -154,6 +155,26 @@ static void print_row(const struct sweep_plan *p, size_t rank, const struct emit
     fputc('\n', out);
 }
 
+// What to give `shardplan plan` for this point of the space.
+static void print_options(const struct sweep_plan *p, const struct emit_sweep_context *x,
+                          struct arena *a, FILE *out) {
+    const struct recipe *r = &p->plan.recipe;
+    fprintf(out, "\nThe first as options: %s --precision %s", plan_options(&p->plan, a),
+            precision_names[r->precision]);
+    if (p->gpus != x->request->basis.cluster->gpus)
+        fprintf(out, " --nodes %" PRIu64 " --gpus %" PRIu64, p->nodes, p->gpus);
+    if (recipe_has_shard_group(r->strategy))
+        fprintf(out, " --shard-group %" PRIu64, r->shard_group);
+    if (recipe_is_deepspeed(r))
+        fprintf(out, " --set recipe.reduce_bucket_elements=%" PRIu64, r->reduce_bucket_elements);
+    if (recipe_is_stage3(r))
+        fprintf(out,
+                " --set recipe.prefetch_bucket_elements=%" PRIu64
+                " --set recipe.max_live_elements=%" PRIu64,
+                r->prefetch_bucket_elements, r->max_live_elements);
+    fputc('\n', out);
+}
+
 static void print_rows(const char *title, const struct sweep_plan *p, size_t count,
                        const struct emit_sweep_context *x, struct arena *a, FILE *out) {
     fprintf(out,
@@ -182,6 +203,8 @@ void emit_sweep_table(const struct sweep_result *r, const struct emit_sweep_cont
         fputs("\nNothing fits. `shardplan advise` says what would.\n", out);
     else
         print_rows("Best", r->plans, r->plan_count, x, a, out);
+    if (r->plan_count)
+        print_options(&r->plans[0], x, a, out);
     if (x->strategy_count > 1)
         print_rows("Best of each strategy", x->strategies, x->strategy_count, x, a, out);
     if (r->pareto_count)

@@ -260,6 +260,12 @@ class Surface(unittest.TestCase):
         result, _ = plan(*words, *note[0].split(": ")[1].split())
         self.assertFalse(any("save takes" in x for x in result["recommendation"]["actions"]))
 
+    def test_what_the_host_cannot_hold_is_not_told_of_the_card(self):
+        # Eight ranks load 8.03e9 x 2 bytes each: 119.7 GiB on a node of 93.1 GiB.
+        result, _ = plan("llama-3-8b", "8xH100", "--host-memory", "100GB", "--strategy", "zero1")
+        note = [x for x in result["recommendation"]["actions"] if x.startswith("load takes ")]
+        self.assertEqual(note, ["load takes 119.66 GiB, more than fits in the 93.13 GiB of a node's host memory"])
+
     def test_one_gpu_shards_nothing(self):
         done = run("plan", "llama-7b", "8xA100-80GB", "--gpus", "1", "--strategy", "fsdp1")
         self.assertIn("fsdp1: one GPU: shard degree 1, so it shards nothing", done.stdout)

@@ -108,6 +108,18 @@ class Sweep(unittest.TestCase):
                 if pp > 1:
                     self.assertEqual(p["proven"]["time"], "unproven")
 
+    def test_the_first_row_reads_back_as_options(self):
+        words = ["llama-3-8b", "8xA100-80GB", "--strategy", "zero3", "--range", "recompute=none", "--range",
+                 "micro-batch=1,2", "--range", "precision=bf16-pure", "--global-batch", "64"]
+        result, _ = sweep(*words)
+        done = subprocess.run([PROGRAM, "sweep", *words], capture_output=True, text=True, timeout=60)
+        line = next(x for x in done.stdout.splitlines() if x.startswith("The first as options: "))
+        again = subprocess.run([PROGRAM, "plan", *words[:2], *line.split(": ")[1].split(), "--json", "-"],
+                               capture_output=True, text=True, timeout=60)
+        plan, first = json.loads(again.stdout)["plans"][0], result["plans"][0]
+        self.assertEqual(plan["time"]["step_s"], first["time"]["step_s"])
+        self.assertEqual(plan["memory"]["allocated_peak_bytes"], first["memory"]["allocated_peak_bytes"])
+
     def test_splits_that_none_can_run_say_why(self):
         done = subprocess.run([PROGRAM, "sweep", "llama-3-8b", "dgx-h100", "--strategy", "zero2", "--pp", "2,4"],
                               capture_output=True, text=True, timeout=60)

@@ -3,6 +3,7 @@
 """shardreport without a browser: usage: test_report.py SHARDREPORT"""
 
 import filecmp
+import json
 import os
 import re
 import resource
@@ -50,6 +51,20 @@ def same_bytes(program, files, folder):
             filecmp.cmp(*[os.path.join(o, name) for o in outs], shallow=False),
             name + " differs between runs",
         )
+
+
+def answers_name_their_subject(program, files, folder):
+    other = read_json(files["plan"])
+    other["model"]["name"] = "another-model"
+    path = os.path.join(folder, "other.json")
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(other, f)
+    for second, named in ((path, 2), (files["plan"], 0)):
+        out = os.path.join(folder, "subjects")
+        report(program, [files["plan"], second], out, "--gnuplot", "none")
+        with open(os.path.join(out, "index.html"), encoding="utf-8") as f:
+            found = re.findall("<p class=from><a [^>]*>Plan</a>: <bdi>", f.read())
+        check(len(found) == named, "%d answers of %d name their model" % (len(found), named))
 
 
 def stale_plots(program, files, folder):
@@ -195,6 +210,7 @@ def main():
         "JSON lines are not read: " + lines.stderr,
     )
     without_gnuplot(program, files, folder)
+    answers_name_their_subject(program, files, folder)
     stale_plots(program, files, folder)
     same_bytes(program, files, folder)
     refusals(program, files, folder)

@@ -73,6 +73,9 @@ static void shorthand(void **state) {
     assert_int_equal(c.intra_fabric, FABRIC_PCIE);
     assert_int_equal(c.gpus, 3);
     assert_int_equal(c.nics_per_node, 1);
+    c = load("72xGB200", a); // its host's own number
+    assert_int_equal(c.nodes, 1);
+    assert_int_equal(c.gpus_per_node, 72);
     c = load("8xMI300X", a); // a catalog cluster of that very name
     assert_false(c.assumed_host);
     arena_destroy(a);
@@ -214,6 +217,10 @@ static void unknown_names(void **state) {
     err_clear(&e);
     assert_false(cluster_load("8xA100-80B", a, &c, &e));
     assert_string_equal(e.text, "unknown gpu \"A100-80B\"; did you mean \"A100-80GB\"?");
+    err_clear(&e);
+    assert_false(cluster_load("512xH100", a, &c, &e));
+    assert_string_equal(e.text, "\"512xH100\" would be nodes of 512 GPUs each; for nodes of 8 "
+                                "write 64x8xH100");
     err_clear(&e);
     assert_false(cluster_load("./none.json", a, &c, &e));
     assert_string_equal(e.text, "./none.json: no such file");

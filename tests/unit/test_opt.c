@@ -142,6 +142,8 @@ static void mistakes_are_usage_errors_with_names(void **state) {
     } known[] = {
         {"--nodse 3", "unknown option '--nodse'; did you mean '--nodes'?"},
         {"--frobnicate", "unknown option '--frobnicate'; see --help"},
+        {"--memory 3", "unknown option '--memory'; there is --host-memory"},
+        {"--n 3", "option '--n' is ambiguous: --nodes, --net"},
         {"-z", "unknown option '-z'"},
         {"--nodes", "--nodes needs a value"},
         {"-n", "-n needs a value"},
