@@ -216,6 +216,20 @@ size_t plan_notes(const struct plan *p, struct arena *a, const char *out[PLAN_NO
     return n;
 }
 
+// Stages wait for the first and the last micro-step (docs/method.md §model-parallel).
+static void add_bubble(struct recommendation *r, const struct plan *p, struct arena *a) {
+    const uint64_t stages = p->recipe.pp, now = p->recipe.grad_accum, more = 4 * stages;
+    if (p->time.bound_by != BOUND_PIPELINE_BUBBLE || stages < 2 || now >= more)
+        return;
+    const double waits = (double)(stages - 1) / fmax(1, (double)p->recipe.virtual_stages);
+    add_action(r, arena_printf(a,
+                               "raise --grad-accum, and with it the batch: a pipeline of %" PRIu64
+                               " stages idles %.0f %% of a step of %" PRIu64
+                               " micro-step%s, %.0f %% of one of %" PRIu64,
+                               stages, 100 * waits / (waits + (double)now), now,
+                               now == 1 ? "" : "s", 100 * waits / (waits + (double)more), more));
+}
+
 static void recommend_fit(struct plan_set *s, size_t best, struct arena *a) {
     struct recommendation *r = &s->recommendation;
     const struct plan *p = &s->plans[best];
@@ -227,6 +241,7 @@ static void recommend_fit(struct plan_set *s, size_t best, struct arena *a) {
                          ? "; memory is tight (the allocator's upper estimate exceeds the card)"
                          : "");
     add_options(r, p, a);
+    add_bubble(r, p, a);
     const char *precision = plan_precision_hint(s->cluster, &p->recipe, a);
     if (precision)
         add_action(r, precision);

@@ -91,7 +91,8 @@ int cli_fail(const struct cli *cli) {
 
 const char *const model_cluster_help[] = {
     "MODEL: a catalog name, a config.json, a folder holding one, or a size such as 7B",
-    "CLUSTER: a catalog name, a cluster file, or COUNTxGPU such as 8xA100-80GB",
+    "CLUSTER: a catalog name, a cluster file, or nodes such as 8xA100-80GB "
+    "or 4x8xH100",
     NULL,
 };
 

@@ -30,7 +30,7 @@ static const char *const help[] = {
     "torchtitan "
     "(TOML)",
     "MODEL: a catalog name, a config.json, a folder holding one, or a size such as 7B",
-    "CLUSTER: a catalog name, a cluster file, or COUNTxGPU such as 8xA100-80GB",
+    "CLUSTER: a catalog name, a cluster file, or nodes such as 8xA100-80GB or 4x8xH100",
     NULL,
 };
 static const struct opt *const tables[] = {recipe_options, own_options, model_output_options, NULL};

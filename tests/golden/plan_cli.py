@@ -266,6 +266,15 @@ class Surface(unittest.TestCase):
         note = [x for x in result["recommendation"]["actions"] if x.startswith("load takes ")]
         self.assertEqual(note, ["load takes 119.66 GiB, more than fits in the 93.13 GiB of a node's host memory"])
 
+    def test_a_bubble_says_what_fills_it(self):
+        # (stages - 1) / (stages - 1 + micro-steps): 7/8, 7/39.
+        words = ("llama-3.1-405b", "dgx-h100", "--nodes", "64", "--tp", "8", "--pp", "8", "--strategy", "fsdp2")
+        said = [x for x in plan(*words)[0]["recommendation"]["actions"] if x.startswith("raise --grad-accum")]
+        self.assertEqual(len(said), 1)
+        self.assertTrue(said[0].endswith("a pipeline of 8 stages idles 88 % of a step of 1 micro-step, 18 % of one of 32"))
+        more = plan(*words, "--grad-accum", "32")[0]["recommendation"]["actions"]
+        self.assertFalse(any(x.startswith("raise --grad-accum") for x in more))
+
     def test_one_gpu_shards_nothing(self):
         done = run("plan", "llama-7b", "8xA100-80GB", "--gpus", "1", "--strategy", "fsdp1")
         self.assertIn("fsdp1: one GPU: shard degree 1, so it shards nothing", done.stdout)
