@@ -129,7 +129,8 @@ bool run_points(struct run *r, const struct backend *b, const struct point_list 
             continue;
         }
         if (late(r)) {
-            run_note(r, "%zu points of %s left out: the time is up", points->count - i, b->name);
+            run_note(r, "%zu point%s of %s left out: the time is up", points->count - i,
+                     points->count - i == 1 ? "" : "s", b->name);
             break;
         }
         progress_show(r->progress, &id, i, points->count);

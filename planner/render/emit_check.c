@@ -72,8 +72,13 @@ void emit_check_table(const struct check_result *r, FILE *out) {
         if (f->fix)
             fprintf(out, "         fix: %s\n", f->fix);
     }
-    fprintf(out, "%zu errors, %zu warnings, %zu notes\n", count_of(r, SEVERITY_ERROR),
-            count_of(r, SEVERITY_WARNING), count_of(r, SEVERITY_INFO));
+    static const char *const words[] = {"error", "warning", "note"};
+    static const enum severity severities[] = {SEVERITY_ERROR, SEVERITY_WARNING, SEVERITY_INFO};
+    for (size_t i = 0; i < 3; i++) {
+        size_t n = count_of(r, severities[i]);
+        fprintf(out, "%s%zu %s%s", i ? ", " : "", n, words[i], n == 1 ? "" : "s");
+    }
+    fputc('\n', out);
 }
 
 static void add_event(cJSON *array, const struct explain_event *ev) {
