@@ -69,18 +69,25 @@ static bool read_all(struct cli *cli, struct measurement **out) {
     return true;
 }
 
-// Ranks on processors say nothing of NVLink, yet plans take a node's collectives for its GPUs'.
-static void warn_of_processors(struct cli *cli, const struct measurement *m, const char *path) {
+// Ranks on a node's processors say nothing of its GPUs' links, for whose rate a plan would take
+// theirs: out they go, unless the processors are what trains.
+static void leave_processors(struct cli *cli, bool quiet, struct measurement *m, const char *path) {
     struct warnings list = {0};
-    for (size_t i = 0; i < m->count && list.count == 0; i++) {
+    size_t kept = 0;
+    for (size_t i = 0; i < m->count; i++) {
         const struct measure_result *r = &m->results[i];
-        if (r->ranks > 1 && r->nodes == 1 && r->backend && strcmp(r->backend, "mpi") == 0)
-            warnings_add(&list, cli->arena, WARNING_ASSUMED, path,
-                         "collectives within a node were timed between processors (mpi), not "
-                         "between GPUs (nccl): plans will take their speed for that of the GPUs' "
-                         "links");
+        if (!(r->ranks > 1 && r->nodes == 1 && r->backend && strcmp(r->backend, "mpi") == 0))
+            m->results[kept++] = *r;
     }
-    cli_warn(cli, &list);
+    if (kept < m->count)
+        warnings_add(&list, cli->arena, WARNING_LEFT_OUT, path,
+                     arena_printf(cli->arena,
+                                  "%zu collectives within a node are left out: they were timed "
+                                  "between processors (mpi), not between GPUs (nccl)",
+                                  m->count - kept));
+    m->count = kept;
+    if (!quiet)
+        cli_warn(cli, &list);
 }
 
 static bool fit(struct cli *cli, const struct fit_options *o, struct calibration *out) {
@@ -92,8 +99,9 @@ static bool fit(struct cli *cli, const struct fit_options *o, struct calibration
                        "CLUSTER.json");
     if (!cluster_load(o->cluster, cli->arena, c, &cli->err) || !read_all(cli, &m))
         return false;
-    for (size_t i = 0; i < cli->rest.count && !o->output.quiet; i++)
-        warn_of_processors(cli, &m[i], cli->rest.items[i]);
+    bool trains_on_gpus = !c->gpu.vendor || strcmp(c->gpu.vendor, "host") != 0;
+    for (size_t i = 0; i < cli->rest.count && trains_on_gpus; i++)
+        leave_processors(cli, o->output.quiet, &m[i], cli->rest.items[i]);
     return calibrate(c, m, cli->rest.count, cli->arena, out, &cli->err) &&
            (!o->runs || calibrate_runs(o->runs, cli->arena, out, &cli->err)) &&
            cluster_write(o->out, &out->cluster, &cli->err);

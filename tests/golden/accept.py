@@ -159,9 +159,13 @@ class Accept(Case):
         return path
 
 
+def between_gpus(results):
+    return [dict(r, backend="nccl") for r in results]
+
+
 class Fit(Case):
     def test_fit_is_used(self):
-        m = self.write("m.json", sweep(rate=1.0e11, noise=0.005))
+        m = self.write("m.json", between_gpus(sweep(rate=1.0e11, noise=0.005)))
         out = self.path("fitted.json")
         done = self.run_program("fit", m, "--cluster", "dgx-h100", "-o", out, "--json", self.path("fit.json"))
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -174,6 +178,16 @@ class Fit(Case):
             done = self.run_program("plan", "llama-2-7b", cluster, "--strategy", "fsdp2", "--json", "-")
             steps.append(json.loads(done.stdout)["plans"][0]["time"])
         self.assertGreater(steps[1]["step_s"], steps[0]["step_s"])  # the slow fabric that was measured
+
+    def test_ranks_on_processors_are_no_gpus(self):
+        """A node's MPI ranks on processors say nothing of its NVLink."""
+        m = self.write("m.json", list(sweep(rate=5e9, noise=0.005)) +
+                       [result("nvme", 0.001, direction="read", algbw_bytes_per_s=6.5e9)])
+        done = self.run_program("fit", m, "--cluster", "dgx-h100", "-o", self.path("fitted.json"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("are left out: they were timed between processors", done.stderr)
+        with open(self.path("fitted.json"), encoding="utf-8") as f:
+            self.assertEqual(json.load(f)["fits"], [])
 
     def test_rates(self):
         m = self.write("m.json", [result("nvme", 0.001, direction="read", algbw_bytes_per_s=6.5e9),
@@ -195,7 +209,7 @@ class Fit(Case):
             for r in sweep(rate=rate, noise=0.005, kinds=("all_gather",)):
                 results.append(dict(r, algorithm=name, cpu_s=0.25 * r["median_s"]))
         out = self.path("fitted.json")
-        done = self.run_program("fit", self.write("m.json", results), "--cluster", "dgx-h100", "-o", out, "--json",
+        done = self.run_program("fit", self.write("m.json", between_gpus(results)), "--cluster", "dgx-h100", "-o", out, "--json",
                                 self.path("fit.json"))
         self.assertEqual(done.returncode, 0, done.stderr)
         with open(self.path("fit.json"), encoding="utf-8") as f:
@@ -222,7 +236,7 @@ class Fit(Case):
 
     def test_intervals_shrink(self):
         """What was measured is known better than what was assumed, in plan and in simulate."""
-        m = self.write("m.json", sweep(noise=0.005, kinds=("all_gather", "reduce_scatter", "all_reduce")))
+        m = self.write("m.json", between_gpus(sweep(noise=0.005, kinds=("all_gather", "reduce_scatter", "all_reduce"))))
         out = self.path("fitted.json")
         done = self.run_program("fit", m, "--cluster", "8xA6000", "-o", out)
         self.assertEqual(done.returncode, 0, done.stderr)
