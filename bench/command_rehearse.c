@@ -166,7 +166,7 @@ static bool run_turns(struct run *r, const struct graph *g, const struct rehears
 
 bool command_rehearse(struct run *r, const struct opt_texts *rest, struct err *e) {
     struct graph g;
-    bool gpus;
+    bool gpus = false;
     double wrong = !read_graph(r, rest, &g, e) || !choose_gpus(r, &gpus, e);
     r->ranks->largest(&wrong, 1);
     if (wrong > 0)
