@@ -331,7 +331,20 @@ static void judge_symmetry(struct judge *j, const struct measure_result *up) {
                  "counters with its peers'");
 }
 
+// More ranks than a node has processors: whose turn it was is measured, not the links.
+static bool is_crowded(const struct measure_result *r) {
+    return r->oversubscribed && r->nodes <= 1;
+}
+
+static void waive_crowded(struct judge *j) {
+    struct verdict_check *c = verdict_add(j, "links between ranks");
+    c->status = VERDICT_WAIVED;
+    c->reason = "more ranks than processors";
+    c->next_step = "run one rank per device";
+}
+
 void verdict_links(struct judge *j) {
+    bool crowded = false;
     double *best = arena_array(j->a, ENDS_MAX, sizeof *best);
     double *scratch = arena_array(j->a, ENDS_MAX, sizeof *scratch);
     uint64_t rank;
@@ -339,6 +352,12 @@ void verdict_links(struct judge *j) {
         const struct measure_result *r = j->measured[i].result;
         if (is_copy(r, "h2d"))
             judge_symmetry(j, r);
+        if (is_crowded(r) && (usable(r) || is_left_out(r, &rank))) {
+            if (!crowded)
+                waive_crowded(j);
+            crowded = true;
+            continue;
+        }
         if (r->errors == 0 && is_left_out(r, &rank)) {
             if (first_left_out(j, i, rank))
                 judge_left_out(j, r, rank);

@@ -120,6 +120,16 @@ class Accept(Case):
         verdict, done = self.accept(results)
         self.assertEqual((done.returncode, verdict["verdict"]), (4, "WAIVED"))
 
+    def test_crowded_pairs_are_waived(self):
+        """Ranks that take turns on a processor: whose turn it was is no fault of a link."""
+        for nodes, expected in ((1, (4, "WAIVED")), (4, (1, "FAIL"))):
+            pairs = [result("send_recv", 64 * MIB / (2.4e10 if (i, k) != (1, 3) else 6e9), payload_bytes=64 * MIB,
+                            group=f"{i},{k}", ranks=2, nodes=nodes, oversubscribed=True, algbw_bytes_per_s=2.4e10
+                            if (i, k) != (1, 3) else 6e9)
+                     for i in range(4) for k in range(i + 1, 4)]
+            verdict, done = self.accept(pairs)
+            self.assertEqual((done.returncode, verdict["verdict"]), expected, verdict["checks"])
+
     def test_junit(self):
         out = self.path("j.xml")
         self.accept(sweep(rate=1.6e11), "--junit", out)
