@@ -187,6 +187,19 @@ static void print_rows(const char *title, const struct sweep_plan *p, size_t cou
         print_row(&p[i], i + 1, x, a, out);
 }
 
+// A faster plan that trains otherwise is not the same plan.
+static void print_numerics(const struct recipe *best, const struct recipe *asked, FILE *out) {
+    if (best->precision != asked->precision)
+        fprintf(out, "It trains in %s, not in %s: --range precision=%s keeps to that.\n",
+                precision_names[best->precision], precision_names[asked->precision],
+                precision_names[asked->precision]);
+    if (best->quantized_weights || best->quantized_gradients)
+        fprintf(out, "It sends quantised %s, which changes the numerics.\n",
+                !best->quantized_gradients ? "weights"
+                : best->quantized_weights  ? "weights and gradients"
+                                           : "gradients");
+}
+
 void emit_sweep_table(const struct sweep_result *r, const struct emit_sweep_context *x,
                       struct arena *a, FILE *out) {
     const struct sweep_basis *b = &x->request->basis;
@@ -205,6 +218,8 @@ void emit_sweep_table(const struct sweep_result *r, const struct emit_sweep_cont
         print_rows("Best", r->plans, r->plan_count, x, a, out);
     if (r->plan_count)
         print_options(&r->plans[0], x, a, out);
+    if (r->plan_count)
+        print_numerics(&r->plans[0].plan.recipe, &b->recipes[0], out);
     if (x->strategy_count > 1)
         print_rows("Best of each strategy", x->strategies, x->strategy_count, x, a, out);
     if (r->pareto_count)

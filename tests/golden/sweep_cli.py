@@ -49,6 +49,13 @@ class Sweep(unittest.TestCase):
         result, _ = sweep("gpt2-xl", "8xV100-32GB", "--strategy", "ddp", "--precision", "fp16-mixed")
         self.assertEqual({p["memory"]["fits_state"] for p in result["plans"]}, {"yes"})
 
+    def test_other_numerics_are_said(self):
+        words = [PROGRAM, "sweep", "llama-3.2-1b", "dgx-a100", "--strategy", "zero++", "--range", "micro-batch=1"]
+        for precision, said in (("bf16-pure", True), ("bf16-mixed", False)):
+            out = subprocess.run([*words, "--range", f"precision={precision}"], capture_output=True, text=True).stdout
+            self.assertEqual("It trains in bf16-pure, not in bf16-mixed" in out, said)
+            self.assertIn("It sends quantised weights", out)
+
     def test_threads_change_no_byte(self):
         with tempfile.TemporaryDirectory() as folder:
             outputs = []
