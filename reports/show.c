@@ -104,7 +104,7 @@ const char *show_format(char text[SHOW_TEXT], const char *key, double v) {
         snprintf(text, SHOW_TEXT, "\xe2\x80\x93");
         return text;
     }
-    if (v >= 0x1p63 && key && strstr(key, "_elements")) { // DeepSpeed's sys.maxsize
+    if (v == 0x1p63 && key && strstr(key, "_elements")) { // DeepSpeed's sys.maxsize
         snprintf(text, SHOW_TEXT, "no limit");
         return text;
     }

@@ -148,6 +148,8 @@ UNITS = {
 
 def shown_value(text, path):
     """The number that a formatted text stands for."""
+    if text.strip() == "no limit" and path.endswith("_elements"):
+        return 2.0**63
     match = re.fullmatch(r"(\u2212?)([0-9.,e+-]+)(?: (\S+))?", text.strip())
     if not match:
         raise ValueError(text)
